@@ -1,0 +1,111 @@
+"""A dense matrix with shifted and scaled columns, never copied as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from softmargin.designs.base import Array
+
+__all__ = ["Dense"]
+
+
+@njit(cache=True, nogil=True)
+def _fill(X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, out: Any) -> None:
+    """Write the standardized rows lo..hi, with ``lead`` columns of ones in front."""
+    p = X.shape[1]
+    for i in range(lo, hi):
+        row = out[i - lo]
+        for j in range(lead):
+            row[j] = 1.0
+        for j in range(p):
+            row[lead + j] = (X[i, j] - shift[j]) * scale[j]
+
+
+@njit(cache=True, nogil=True)
+def _fill_weighted(
+    X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, w: Any, b: Any, out: Any, c: Any
+) -> None:
+    """Write the standardized rows times sqrt(w) and add their ``X' b`` to ``c``."""
+    p = X.shape[1]
+    for i in range(lo, hi):
+        root = np.sqrt(w[i - lo])
+        bi = b[i - lo]
+        row = out[i - lo]
+        for j in range(lead):
+            row[j] = root
+            c[j] += bi
+        for j in range(p):
+            value = (X[i, j] - shift[j]) * scale[j]
+            c[lead + j] += bi * value
+            row[lead + j] = value * root
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """Columns ``(X_j - shift_j) * scale_j`` of a dense matrix, ones in front if ``intercept``."""
+
+    X: Array
+    shift: Array
+    scale: Array
+    intercept: bool = True
+
+    @classmethod
+    def plain(cls, X: Array, *, intercept: bool = False) -> Dense:
+        """The columns as they are."""
+        p = X.shape[1]
+        return cls(X, np.zeros(p), np.ones(p), intercept)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1] + self.intercept
+
+    def _range(self, lo: int, hi: int | None) -> tuple[int, int]:
+        return lo, self.X.shape[0] if hi is None else hi
+
+    def _standardized(self, lo: int, hi: int) -> Array:
+        out = np.empty((hi - lo, self.shape[1]))
+        _fill(self.X, self.shift, self.scale, int(self.intercept), lo, hi, out)
+        return out
+
+    def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        slopes = beta[int(self.intercept) :] * self.scale
+        f: Array = self.X[lo:hi] @ slopes
+        f += (beta[0] if self.intercept else 0.0) - self.shift @ slopes
+        return f
+
+    def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        total = b.sum()
+        slopes = (self.X[lo:hi].T @ b - self.shift * total) * self.scale
+        return np.concatenate(([total], slopes)) if self.intercept else slopes
+
+    def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+        lo, hi = self._range(lo, hi)
+        buffer = np.empty((hi - lo, self.shape[1]))
+        c = np.zeros(self.shape[1])
+        _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), lo, hi, w, b, buffer, c)
+        return buffer.T @ buffer, c  # one buffer on both sides: NumPy calls dsyrk
+
+    def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        product = self._standardized(lo, hi) @ root
+        return np.einsum("ij,ij->i", product, product)
+
+    def outer(self) -> Array:
+        rows = self._standardized(0, self.X.shape[0])[:, int(self.intercept) :]
+        return rows @ rows.T
+
+    def matmat(self, coefficients: Array) -> Array:
+        return self._standardized(0, self.X.shape[0]) @ coefficients
+
+    def rmatmat(self, rows: Array) -> Array:
+        return self._standardized(0, self.X.shape[0])[:, int(self.intercept) :].T @ rows
+
+    def rows(self, index: Array) -> Array:
+        taken = Dense(np.ascontiguousarray(self.X[index]), self.shift, self.scale, self.intercept)
+        return taken._standardized(0, len(taken.X))

@@ -1,0 +1,123 @@
+"""A CSR matrix with shifted and scaled columns; the shift is carried as a rank-one correction, never filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from softmargin.designs.base import Array
+
+__all__ = ["Sparse"]
+
+
+@njit(cache=True, nogil=True)
+def _gram(data: Any, indices: Any, indptr: Any, lo: int, hi: int, w: Any, b: Any, A: Any, c: Any, xw: Any) -> None:
+    """Upper triangle of X'diag(w)X, X'b and X'w over the rows lo..hi of a CSR matrix with sorted indices."""
+    for i in range(lo, hi):
+        wi = w[i - lo]
+        bi = b[i - lo]
+        for s in range(indptr[i], indptr[i + 1]):
+            j = indices[s]
+            left = wi * data[s]
+            c[j] += bi * data[s]
+            xw[j] += left
+            row = A[j]
+            for t in range(s, indptr[i + 1]):
+                row[indices[t]] += left * data[t]
+
+
+@njit(cache=True, nogil=True)
+def _quad(data: Any, indices: Any, indptr: Any, lo: int, hi: int, root: Any, base: Any, out: Any) -> None:
+    """Squared length of ``base + sum_j x_ij root_j`` for the rows lo..hi."""
+    q = root.shape[1]
+    work = np.empty(q)
+    for i in range(lo, hi):
+        work[:] = base
+        for s in range(indptr[i], indptr[i + 1]):
+            x = data[s]
+            row = root[indices[s]]
+            for k in range(q):
+                work[k] += x * row[k]
+        total = 0.0
+        for k in range(q):
+            total += work[k] * work[k]
+        out[i - lo] = total
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """Columns ``(X_j - shift_j) * scale_j`` of a CSR matrix, ones in front if ``intercept``."""
+
+    X: Any
+    shift: Array
+    scale: Array
+    intercept: bool = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1] + self.intercept
+
+    def _range(self, lo: int, hi: int | None) -> tuple[int, int]:
+        return lo, self.X.shape[0] if hi is None else hi
+
+    def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        slopes = beta[int(self.intercept) :] * self.scale
+        f = np.asarray(self.X[lo:hi] @ slopes)
+        f += (beta[0] if self.intercept else 0.0) - self.shift @ slopes
+        return f
+
+    def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        total = b.sum()
+        slopes = (self.X[lo:hi].T @ b - self.shift * total) * self.scale
+        return np.concatenate(([total], slopes)) if self.intercept else slopes
+
+    def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+        lo, hi = self._range(lo, hi)
+        p, lead = self.X.shape[1], int(self.intercept)
+        raw, xb, xw = np.zeros((p, p)), np.zeros(p), np.zeros(p)
+        _gram(self.X.data, self.X.indices, self.X.indptr, lo, hi, w, b, raw, xb, xw)
+        raw = np.triu(raw) + np.triu(raw, 1).T
+        total_w, total_b = w.sum(), b.sum()
+        cross = np.outer(self.shift, xw)
+        raw += total_w * np.outer(self.shift, self.shift) - cross - cross.T
+        A, c = np.empty((p + lead, p + lead)), np.empty(p + lead)
+        A[lead:, lead:] = raw * np.outer(self.scale, self.scale)
+        c[lead:] = (xb - self.shift * total_b) * self.scale
+        if lead:
+            A[0, 0], c[0] = total_w, total_b
+            A[0, 1:] = A[1:, 0] = (xw - self.shift * total_w) * self.scale
+        return A, c
+
+    def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        lead = int(self.intercept)
+        scaled = np.ascontiguousarray(root[lead:] * self.scale[:, None])
+        base = root[:lead].sum(axis=0) - self.shift @ scaled
+        out = np.empty(hi - lo)
+        _quad(self.X.data, self.X.indices, self.X.indptr, lo, hi, scaled, base, out)
+        return out
+
+    def outer(self) -> Array:
+        scaled = self.X.multiply(self.scale[None, :]).tocsr()
+        mean = self.shift * self.scale
+        cross = np.asarray(scaled @ mean)
+        product: Array = (scaled @ scaled.T).toarray()
+        product += mean @ mean - cross[:, None] - cross[None, :]
+        return product
+
+    def matmat(self, coefficients: Array) -> Array:
+        lead = int(self.intercept)
+        slopes = coefficients[lead:] * self.scale[:, None]
+        return np.asarray(self.X @ slopes) + (coefficients[:lead].sum(axis=0) - self.shift @ slopes)
+
+    def rmatmat(self, rows: Array) -> Array:
+        return (np.asarray(self.X.T @ rows) - np.outer(self.shift, rows.sum(axis=0))) * self.scale[:, None]
+
+    def rows(self, index: Array) -> Array:
+        slopes = (self.X[index].toarray() - self.shift) * self.scale
+        return np.column_stack([np.ones(len(slopes)), slopes]) if self.intercept else slopes

@@ -1,0 +1,82 @@
+"""Column moments, and the design that carries them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from softmargin.designs.base import Array, Design
+from softmargin.designs.dense import Dense
+from softmargin.designs.sparse import Sparse
+
+__all__ = ["Columns", "design_for", "standardize"]
+
+_FAR = 1e3  # a dense column this many spreads away from zero is centred in a copy: shifting products would cancel
+
+
+class Columns(NamedTuple):
+    """How the model's columns are made from the user's: ``(x[keep] - shift) * scale``, intercept in front."""
+
+    keep: np.ndarray[Any, np.dtype[np.intp]]
+    shift: Array
+    scale: Array
+    intercept: bool
+    n_features: int
+
+    def to_user(self, beta: Array) -> tuple[Array, Array]:
+        """Slopes and intercept on the user's scale from coefficients (..., q) of the model."""
+        slopes = beta[..., int(self.intercept) :] * self.scale
+        coef = np.zeros((*beta.shape[:-1], self.n_features))
+        coef[..., self.keep] = slopes
+        start = beta[..., 0] if self.intercept else np.zeros(beta.shape[:-1])
+        return coef, start - slopes @ self.shift
+
+    def intercept_direction(self) -> Array:
+        """The vector ``a`` with user intercept = ``a' beta``."""
+        return np.concatenate((np.ones(int(self.intercept)), -self.shift * self.scale))
+
+
+def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool = True) -> Columns:
+    """Weighted mean and spread of every column; columns without spread are left out.
+
+    Without an intercept centring would change the model, so columns are then divided by their root mean square
+    and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row.
+    """
+    p = X.shape[1]
+    total = weight.sum()
+    # moments of columns divided by their largest entry, so that 1e-200 and 1e200 do not under- or overflow
+    if sp.issparse(X):
+        largest = np.asarray(abs(X).max(axis=0).todense(), dtype=float).ravel()
+    else:
+        largest = np.maximum(np.abs(X.max(axis=0)), np.abs(X.min(axis=0))).astype(float)
+    unit = np.where(largest > 0, largest, 1.0)
+    mean = np.asarray(X.T @ (weight / total)).ravel() / unit if intercept else np.zeros(p)
+    if sp.issparse(X):
+        scaled = X.multiply(1.0 / unit[None, :]).tocsr()
+        square = np.asarray(scaled.multiply(scaled).T @ (weight / total)).ravel()
+        variance = square - mean**2
+    else:
+        variance = np.empty(p)
+        step = max(1, 65536 // len(X))
+        for lo in range(0, p, step):
+            part = slice(lo, lo + step)
+            variance[part] = (weight / total) @ (X[:, part] / unit[part] - mean[part]) ** 2
+    # a constant column keeps rounding noise of relative size 1e-16 in its variance
+    keep = np.flatnonzero((variance > 1e-14 * np.maximum(mean**2, 1e-300)) & (largest > 0))
+    mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
+    if active:
+        return Columns(keep, mean * unit, 1.0 / sd / unit, intercept, p)
+    return Columns(keep, np.zeros(len(keep)), np.ones(len(keep)), intercept, p)
+
+
+def design_for(X: Any, columns: Columns) -> Design:
+    """The design of the model's columns on the rows of ``X`` (dense or CSR)."""
+    if len(columns.keep) < X.shape[1]:
+        X = X[:, columns.keep]
+    if sp.issparse(X):
+        return Sparse(X, columns.shift, columns.scale, columns.intercept)
+    if np.any(np.abs(columns.shift) * columns.scale > _FAR):
+        return Dense(X - columns.shift, np.zeros(len(columns.keep)), columns.scale, columns.intercept)
+    return Dense(X, columns.shift, columns.scale, columns.intercept)

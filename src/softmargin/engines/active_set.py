@@ -1,0 +1,117 @@
+"""From a nearly optimal point to the exact mode: rows on the margin become equations.
+
+This is the restricted least squares of Polson and Scott, section 3.2, with the corrected partitioned inverse and
+with the test that releases a row whose multiplier leaves [0, 2c].
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from softmargin.designs.base import Array
+from softmargin.engines.certificate import Certificate, certify
+from softmargin.engines.model import Model
+
+__all__ = ["ActiveSet", "finish", "leave_one_out"]
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+_EXACT = 1e-12  # a relative gap that rounding hardly improves
+
+
+class ActiveSet(NamedTuple):
+    """A point with its multipliers and the rows that sit on the margin."""
+
+    beta: Array
+    f: Array
+    g: Array
+    margin: Flags
+    certificate: Certificate
+
+
+def _solve(model: Model, precision: Array, margin: Flags, inside: Flags) -> tuple[Array, Array] | None:
+    """Solve ``D beta = 2 Z_U'c_U + Z_S'g_S, Z_S beta = 1`` for (beta, g_S); U are the rows inside the margin."""
+    y, c = model.y, model.c
+    Z = model.blocks.design.rows(np.flatnonzero(margin)) * y[margin][:, None]
+    p, m = len(precision), len(Z)
+    pull = model.blocks.rmatvec(np.where(inside, 2.0 * c * y, 0.0))
+    # columns scaled by D^-1/2 where that is moderate, so that shrunk and free coefficients are comparable
+    unit = 1.0 / np.sqrt(np.maximum(precision, 1e-4 * precision.max()))
+    K = np.zeros((p + m, p + m))
+    K[np.arange(p), np.arange(p)] = precision * unit * unit
+    K[p:, :p] = Z * unit
+    K[:p, p:] = -K[p:, :p].T
+    rhs = np.concatenate((pull * unit, np.ones(m)))
+    try:
+        solution = np.linalg.solve(K, rhs)
+        for _ in range(2):  # iterative refinement
+            solution += np.linalg.solve(K, rhs - K @ solution)
+    except np.linalg.LinAlgError:
+        solution = scipy.linalg.lstsq(K, rhs)[0]
+    if not np.isfinite(solution).all():
+        return None
+    return solution[:p] * unit, solution[p:]
+
+
+def finish(model: Model, beta: Array, g: Array, margin: Flags, precision: Array, *, changes: int = 25) -> ActiveSet:
+    """Refine (beta, g) by moving the single worst violator between the sets until none is left.
+
+    The refined point is returned only where its certified gap is smaller than that of the point given.
+    """
+    y, c = model.y, model.c
+    f = model.blocks.matvec(beta)
+    best = ActiveSet(beta, f, g, margin, certify(model, beta, f, g, precision))
+    inside = ~margin & (g > c)
+    margin = margin.copy()
+    most = 2 * model.size + 50  # many copies of one row on the margin: the point is degenerate and good as it is
+    for _ in range(changes):
+        if best.certificate.gap <= _EXACT or not 0 < margin.sum() <= most:
+            break
+        solved = _solve(model, precision, margin, inside)
+        if solved is None:
+            break
+        beta, on_margin = solved
+        f = model.blocks.matvec(beta)
+        g = np.where(inside, 2.0 * c, 0.0)
+        g[margin] = on_margin
+        certificate = certify(model, beta, f, g, precision)
+        if certificate.gap < best.certificate.gap:
+            best = ActiveSet(beta, f, np.clip(g, 0.0, 2.0 * c), margin.copy(), certificate)
+        # violations: a multiplier outside its box, or a row on the wrong side of the margin
+        u = 1.0 - y * f
+        outside = np.where(margin, np.maximum(-g, g - 2.0 * c) / np.maximum(2.0 * c, 1e-300), -np.inf)
+        wrong = np.where(margin, -np.inf, np.where(inside, -u, u))
+        release, enter = int(np.argmax(outside)), int(np.argmax(wrong))
+        if outside[release] <= 1e-10 and wrong[enter] <= 1e-10:
+            break
+        if outside[release] >= wrong[enter]:
+            margin[release] = False
+            inside[release] = g[release] > c[release]
+        else:
+            margin[enter], inside[enter] = True, False
+    return best
+
+
+def leave_one_out(model: Model, point: ActiveSet, precision: Array, part: Array) -> Array:
+    """Predictors without the part ``part`` of each row, exact while no other row changes its set (the span rule).
+
+    With the margin rows as equations the fit answers to a change of row i's multiplier by the Schur complement of
+    the margin system: ``f_-i = f_i - y_i part_i g_i S_i``, S_i the squared distance of x_i, in the metric D^-1,
+    from the span of the margin rows (of the other margin rows for a row on the margin).
+    """
+    y, margin = model.y, point.margin
+    root = np.diag(1.0 / np.sqrt(precision))
+    distance = model.blocks.row_quad(root)
+    if margin.any():
+        rows = model.blocks.design.rows(np.flatnonzero(margin)) / np.sqrt(precision)
+        gram = rows @ rows.T
+        gram[np.diag_indices_from(gram)] *= 1.0 + 1e-10
+        factor = np.linalg.cholesky(gram)
+        inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+        projected = (inverse @ rows) / np.sqrt(precision)  # orthonormal basis of the margin rows, as coefficients
+        distance = np.maximum(distance - model.blocks.row_quad(np.ascontiguousarray(projected.T)), 0.0)
+        distance[margin] = 1.0 / np.einsum("ij,ij->j", inverse, inverse)
+    loo: Array = point.f - y * part * point.g * distance
+    return loo

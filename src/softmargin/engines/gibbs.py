@@ -1,0 +1,144 @@
+"""Gibbs sampling with the latents, in the order that leaves the posterior invariant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.engines.loop import Info
+from softmargin.engines.model import Model
+from softmargin.execution.blocks import Cell
+from softmargin.execution.streams import Purpose
+from softmargin.execution.variates import slice_step
+from softmargin.priors.base import PriorState
+from softmargin.solvers.gaussian import Gaussian
+
+__all__ = ["Chain", "Gibbs"]
+
+
+class Chain(NamedTuple):
+    """Where one chain stands; row latents are not part of it."""
+
+    beta: Array
+    f: Array
+    prior: PriorState
+    mean: Array  # conditional mean of the last draw, for Rao-Blackwell averages
+    loglik: float
+
+
+@dataclass(frozen=True)
+class Gibbs:
+    """Several chains of the data-augmentation sampler, one sweep of each a step.
+
+    A sweep: (1) scale move, beta -> g beta, and (2) interweaving of a learned scale, both by slice sampling on the
+    posterior with all latents integrated out; (3) prior variables given beta, scale first, local variables after;
+    (4) row latents given beta, turned at once into the weighted Gram; (5) beta given everything, as one block.
+    The order printed in the papers (local variables before the scale, with the local ones stale) is not invariant.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains.
+    scale_moves : bool
+        Whether to make moves (1) and (2).
+    """
+
+    chains: int = 4
+    scale_moves: bool = True
+    needs_loss = ("draw", "loglik")
+    needs_prior = ("draw", "along", "stretch")
+
+    def init(self, model: Model) -> tuple[Chain, ...]:
+        """Start every chain from its own draw: rows at N(0, 1) predictors, prior scale spread around its start."""
+        return tuple(model.blocks.parallel(lambda k: self._start(model, k), range(self.chains)))
+
+    def step(self, model: Model, state: tuple[Chain, ...], iteration: int) -> tuple[tuple[Chain, ...], Info]:
+        """One sweep of every chain; chains run on the threads, and do not depend on how."""
+        serial = model.serial() if self.chains > 1 else model
+
+        def sweep(k: int) -> Chain:
+            return self.sweep(serial, state[k], k, iteration + 1)
+
+        new = tuple(model.blocks.parallel(sweep, range(self.chains)))
+        return new, Info(sum(chain.loglik for chain in new) / len(new), math.inf)
+
+    def _start(self, model: Model, k: int) -> Chain:
+        model = model.serial()
+        rng = model.streams.at(Purpose.START, chain=k)
+        f = rng.standard_normal(len(model.y))
+        prior = model.prior.start()
+        if model.prior.stretch(prior) is not None:
+            prior = model.prior.stretched(prior, float(rng.normal()))
+        return self._coefficients(model, f, prior, k, 0)
+
+    def sweep(self, model: Model, chain: Chain, k: int, iteration: int) -> Chain:
+        """One sweep of chain number ``k``."""
+        beta, f, prior = chain.beta, chain.f, chain.prior
+        if self.scale_moves:
+            rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
+            beta, f = _scale_move(model, rng, beta, f, prior)
+            beta, f, prior = _interweave(model, rng, beta, f, prior)
+        rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
+        prior = model.prior.draw(rng, prior, beta)
+        return self._coefficients(model, f, prior, k, iteration)
+
+    def _coefficients(self, model: Model, f: Array, prior: PriorState, k: int, iteration: int) -> Chain:
+        """Steps 4 and 5: latents cell by cell, then the coefficients."""
+        blocks = model.blocks
+
+        def collect(cell: Cell) -> tuple[Array, Array]:
+            at = slice(cell.lo, cell.hi)
+            rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration, cell=cell.index)
+            w, b = model.loss.draw(rng, blocks.y[at], blocks.weight[at], f[at])
+            return blocks.design.gram(w, b, cell.lo, cell.hi)
+
+        A, linear = blocks.reduce(collect)
+        A.flat[:: model.size + 1] += prior.precision
+        q = Gaussian.from_precision(A, linear)
+        beta = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
+        f = blocks.matvec(beta)
+        return Chain(beta, f, prior, q.mean, float(model.loss.loglik(model.y, model.c, f).sum()))
+
+
+def _loglik_along(model: Model, offset: Array | float, f: Array) -> Callable[[float], float]:
+    """``t -> log pseudo-likelihood at offset + e^t f``."""
+    return lambda t: float(model.loss.loglik(model.y, model.c, offset + math.exp(t) * f).sum())
+
+
+def _scale_move(
+    model: Model, rng: np.random.Generator, beta: Array, f: Array, prior: PriorState
+) -> tuple[Array, Array]:
+    """Slice update of g in beta -> g beta, every coordinate scaled: log target + (number of coordinates) log g."""
+    loglik, log_prior, d = _loglik_along(model, 0.0, f), model.prior.along(prior, beta), len(beta)
+    if not beta.any():
+        return beta, f
+
+    def log_density(t: float) -> float:
+        return loglik(t) + log_prior(t) + d * t if abs(t) < 50.0 else -math.inf
+
+    g = math.exp(slice_step(rng, log_density, 0.0, width=1.0 / math.sqrt(d)))
+    return g * beta, g * f
+
+
+def _interweave(
+    model: Model, rng: np.random.Generator, beta: Array, f: Array, prior: PriorState
+) -> tuple[Array, Array, PriorState]:
+    """Redraw the learned scale with beta/scale held: the shrunk coefficients move along."""
+    log_hyper = model.prior.stretch(prior)
+    if log_hyper is None:
+        return beta, f, prior
+    offset = model.free_part(beta)
+    rest = f - offset
+    loglik = _loglik_along(model, offset, rest)
+
+    def log_density(t: float) -> float:
+        return loglik(t) + log_hyper(t) if abs(t) < 50.0 else -math.inf
+
+    t = slice_step(rng, log_density, 0.0, width=0.5)
+    grow = math.exp(t)
+    return np.where(model.free, beta, grow * beta), offset + grow * rest, model.prior.stretched(prior, t)

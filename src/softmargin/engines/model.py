@@ -1,0 +1,70 @@
+"""What an engine is given, and the check that the parts fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.execution.blocks import Blocks
+from softmargin.execution.streams import Streams
+from softmargin.losses.base import Loss
+from softmargin.priors.base import BoundPrior, Flags
+
+__all__ = ["Model", "require"]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """One composition: rows, a loss on them, a prior on the coefficients, and random streams."""
+
+    blocks: Blocks
+    loss: Loss
+    prior: BoundPrior
+    free: Flags
+    streams: Streams
+
+    @property
+    def y(self) -> Array:
+        return self.blocks.y
+
+    @property
+    def c(self) -> Array:
+        return self.blocks.weight
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return self.blocks.design.shape[1]
+
+    def with_prior(self, prior: BoundPrior) -> Model:
+        """The same rows under another prior."""
+        return replace(self, prior=prior)
+
+    def serial(self) -> Model:
+        """The same problem without threads, for use inside a thread."""
+        return replace(self, blocks=self.blocks.serial())
+
+    def free_part(self, beta: Array) -> Array:
+        """Linear predictor of the free coefficients alone."""
+        if not self.free.any():
+            return np.zeros(len(self.y))
+        if self.free[0] and self.free.sum() == 1:  # the intercept: a column of ones
+            return np.full(len(self.y), beta[0])
+        return self.blocks.matvec(np.where(self.free, beta, 0.0))
+
+
+def require(consumer: Any, *, loss: Any, prior: Any) -> None:
+    """Check before the loop that the parts can do what an engine or solver declares that it needs.
+
+    A consumer lists method or attribute names in ``needs_loss`` and ``needs_prior``.
+    """
+    for kind, part in (("loss", loss), ("prior", prior)):
+        for name in getattr(consumer, f"needs_{kind}", ()):
+            if not getattr(part, name, None):
+                raise TypeError(
+                    f"{type(consumer).__name__} needs a {kind} with '{name}', which {type(part).__name__} does not "
+                    f"have; choose another inference or solver, or another {kind}."
+                )

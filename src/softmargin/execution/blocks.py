@@ -1,0 +1,150 @@
+"""Rows in cells: the unit of randomness and of summation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from softmargin.designs.base import Array, Design
+
+__all__ = ["Blocks", "Cell", "TreeSum", "one_blas_thread"]
+
+T = TypeVar("T")
+_TARGET = 65536  # numbers in a dense cell: half a megabyte, which stays in the second-level cache
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be seen)
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Run BLAS on one thread: its thread count changes last bits, and a hinge chain amplifies them."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+class Cell(NamedTuple):
+    """A fixed range of rows; cells are numbered from the first row on, however they are grouped."""
+
+    index: int
+    lo: int
+    hi: int
+
+
+class TreeSum:
+    """Sum of tuples in a fixed binary tree over cell numbers, with a logarithmic number of partial sums held.
+
+    Two neighbours are added only where they are the halves of an aligned node, so runs of cells summed apart
+    and then pushed here in order give bitwise the sum of one long run.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[int, int, tuple[Any, ...]]] = []  # first cell, height, partial sum
+
+    def push(self, start: int, height: int, value: tuple[Any, ...]) -> None:
+        """Add the node of ``2**height`` cells that begins at cell ``start``."""
+        while self.nodes and self.nodes[-1][1] == height and self.nodes[-1][0] % (2 << height) == 0:
+            start, _, left = self.nodes.pop()
+            value = tuple(a + b for a, b in zip(left, value, strict=True))
+            height += 1
+        self.nodes.append((start, height, value))
+
+    def total(self) -> tuple[Any, ...]:
+        """Add what is left, from the last cell to the first."""
+        value = self.nodes[-1][2]
+        for _, _, left in reversed(self.nodes[:-1]):
+            value = tuple(a + b for a, b in zip(left, value, strict=True))
+        return value
+
+
+class Blocks:
+    """The rows of a problem: a design, responses and weights, cut into cells.
+
+    Parameters
+    ----------
+    design : Design
+        The columns.
+    y, weight : array of shape (n,)
+        Response and pseudo-likelihood weight ``c`` of each row.
+    n_blocks : int
+        How many tasks the cells are grouped into; it never changes a result.
+    workers : int
+        How many threads run those tasks; it never changes a result either.
+    """
+
+    def __init__(self, design: Design, y: Array, weight: Array, *, n_blocks: int | None = None, workers: int = 1):
+        self.design, self.y, self.weight, self.workers = design, y, weight, workers
+        n = len(y)
+        size = 1 << max(8, min(12, (_TARGET // max(design.shape[1], 1)).bit_length() - 1))
+        self.cells = [Cell(k, lo, min(lo + size, n)) for k, lo in enumerate(range(0, n, size))]
+        groups = min(len(self.cells), n_blocks or workers)
+        self._groups = [list(g) for g in np.array_split(np.arange(len(self.cells)), groups)]
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+
+    def serial(self) -> Blocks:
+        """Return the same rows without threads, for use inside a thread."""
+        return self if self._pool is None else Blocks(self.design, self.y, self.weight)
+
+    def close(self) -> None:
+        """Give the threads back."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def parallel(self, fn: Callable[[T], Any], items: Sequence[T]) -> list[Any]:
+        """Apply ``fn`` to every item, on the threads where there are any."""
+        if self._pool is None or len(items) < 2:
+            return [fn(item) for item in items]
+        return list(self._pool.map(fn, items))
+
+    def map(self, fn: Callable[[Cell], Any]) -> list[Any]:
+        """Apply ``fn`` to every cell; the answers come in the order of the cells."""
+        runs = self.parallel(lambda group: [fn(self.cells[k]) for k in group], self._groups)
+        return [answer for run in runs for answer in run]
+
+    def reduce(self, fn: Callable[[Cell], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Sum over cells of the tuples ``fn`` returns, in a fixed tree order."""
+
+        def partial(group: list[int]) -> TreeSum:
+            tree = TreeSum()
+            for k in group:
+                tree.push(k, 0, fn(self.cells[k]))
+            return tree
+
+        total = TreeSum()
+        for tree in self.parallel(partial, self._groups):
+            for node in tree.nodes:
+                total.push(*node)
+        return total.total()
+
+    def matvec(self, beta: Array) -> Array:
+        """Linear predictor ``f = X beta``."""
+        return np.concatenate(self.map(lambda cell: self.design.matvec(beta, cell.lo, cell.hi)))
+
+    def rmatvec(self, b: Array) -> Array:
+        """``X' b``."""
+        total: Array = self.reduce(lambda cell: (self.design.rmatvec(b[cell.lo : cell.hi], cell.lo, cell.hi),))[0]
+        return total
+
+    def gram(self, w: Array, b: Array) -> tuple[Array, Array]:
+        """``X' diag(w) X`` and ``X' b`` in one pass over the rows."""
+
+        def collect(cell: Cell) -> tuple[Array, Array]:
+            at = slice(cell.lo, cell.hi)
+            return self.design.gram(w[at], b[at], cell.lo, cell.hi)
+
+        A, c = self.reduce(collect)
+        return A, c
+
+    def row_quad(self, root: Array) -> Array:
+        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``."""
+        return np.concatenate(self.map(lambda cell: self.design.row_quad(root, cell.lo, cell.hi)))

@@ -1,0 +1,50 @@
+"""The one shape every loss answers in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from softmargin.designs.base import Array
+
+__all__ = ["Loss", "Message", "Rows"]
+
+
+class Rows(NamedTuple):
+    """Row messages: the row contributes ``-w f^2/2 + b f`` to the log density of its linear predictor f."""
+
+    w: Array
+    b: Array
+
+
+class Message(NamedTuple):
+    """Row messages together with each row's part of the bound."""
+
+    w: Array
+    b: Array
+    bound: Array
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """A pseudo log likelihood ``l(y, f)`` times a weight ``c`` per row, and its two Gaussian faces.
+
+    All arrays have one entry a row: ``y`` the response, ``c`` the weight, ``f`` the mean and ``v`` the variance of
+    the linear predictor.
+    """
+
+    def loglik(self, y: Array, c: Array, f: Array) -> Array:
+        """``c l(y, f)``."""
+
+    def score(self, y: Array, c: Array, f: Array) -> Array:
+        """Derivative of ``loglik`` in f."""
+
+    def expect(self, y: Array, c: Array, f: Array, v: Array) -> Message:
+        """Latent averaged over its optimal density under f ~ N(f, v); v = 0 is the E-step of EM."""
+
+    def gaussian(self, y: Array, c: Array, f: Array, v: Array) -> Message:
+        """Exact averages under f ~ N(f, v): ``w = -E l''``, ``b = E l' + w f``, ``bound = E l``."""
+
+    def draw(self, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
+        """A draw of the latent given f."""

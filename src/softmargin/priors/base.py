@@ -1,0 +1,69 @@
+"""What every prior can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from softmargin.designs.base import Array
+
+__all__ = ["BoundPrior", "Prior", "PriorMessage", "PriorState"]
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class PriorMessage(NamedTuple):
+    """The Gaussian face of a prior: ``precision`` on its diagonal, its part of the bound, named point values.
+
+    ``bound`` has derivative ``-precision * mean`` in the mean and ``-precision / 2`` in the variance.
+    """
+
+    precision: Array
+    bound: float
+    values: dict[str, float]
+
+
+class PriorState(NamedTuple):
+    """Where a chain stands in the prior's own variables: the precision they imply, and values worth recording."""
+
+    precision: Array
+    values: dict[str, float]
+
+
+@runtime_checkable
+class BoundPrior(Protocol):
+    """A prior on a given list of coefficients, some of them free (not shrunk)."""
+
+    def start(self) -> PriorState:
+        """A state to start a chain or an iteration from."""
+
+    def expect(self, mean: Array, var: Array) -> PriorMessage:
+        """Prior variables averaged over their optimal densities, given the moments of the coefficients."""
+
+    def mode(self, beta: Array) -> PriorMessage:
+        """Prior variables at their conditional mode; ``bound`` is the log joint density there."""
+
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        """Prior variables drawn given the coefficients."""
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        """``l -> log p(e^l beta)`` given the scale, local variables integrated out."""
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """``t -> log density of log(scale) + t``, or None where no scale is learned."""
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        """The state with the learned scale multiplied by e^t."""
+
+    def at_scale(self, scale: float) -> BoundPrior:
+        """The same prior with its scale fixed."""
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """A prior as the user states it."""
+
+    def bind(self, free: Flags) -> BoundPrior:
+        """Attach the prior to coefficients; ``free`` marks those that are not shrunk."""

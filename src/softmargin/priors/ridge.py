@@ -1,0 +1,148 @@
+"""Normal prior: ``beta_j ~ N(0, nu^2)``, free coefficients ``N(0, intercept_scale^2)``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.priors.base import Flags, PriorMessage, PriorState
+from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+
+__all__ = ["Ridge"]
+
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """Normal prior with a common standard deviation, fixed or learned.
+
+    Parameters
+    ----------
+    scale : float or "learn"
+        Standard deviation of the coefficients (of standardized columns when the estimator standardizes).
+    hyperprior : HalfCauchy, InverseGamma or None
+        Prior of a learned scale. None is half-Cauchy(1) for posteriors; for the posterior mode, where the
+        half-Cauchy degenerates, it is InverseGamma(2, 1) on the variance.
+    intercept_scale : float
+        Standard deviation of the intercept.
+
+    Examples
+    --------
+    >>> from softmargin.priors import Ridge
+    >>> Ridge(scale=0.5)
+    Ridge(scale=0.5, hyperprior=None, intercept_scale=10000.0)
+    """
+
+    scale: float | str = "learn"
+    hyperprior: HalfCauchy | InverseGamma | None = None
+    intercept_scale: float = 1e4
+
+    isotropic = True  # rotations of the shrunk coefficients leave the prior unchanged
+
+    def __post_init__(self) -> None:
+        if isinstance(self.scale, str):
+            if self.scale != "learn":
+                raise ValueError(f"Ridge scale must be a positive number or 'learn'; got {self.scale!r}.")
+        elif not 0 < self.scale < math.inf:
+            raise ValueError(f"Ridge scale must be a positive number or 'learn'; got {self.scale!r}.")
+        if not 0 < self.intercept_scale < math.inf:
+            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+
+    @property
+    def learned(self) -> bool:
+        """Whether the scale is learned."""
+        return isinstance(self.scale, str)
+
+    def bind(self, free: Flags) -> BoundRidge:
+        """Attach the prior to coefficients; ``free`` marks the intercept."""
+        if not isinstance(self.scale, str):
+            fixed = FixedScale(float(self.scale))
+            return BoundRidge(free, self.intercept_scale**-2, fixed, fixed)
+        default = self.hyperprior is None
+        posterior: ScalePrior = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
+        at_mode = InverseGamma(2.0, 1.0) if default else self.hyperprior
+        if not hasattr(at_mode, "mode"):
+            at_mode = None
+        return BoundRidge(free, self.intercept_scale**-2, posterior, at_mode)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundRidge:
+    """A normal prior on given coefficients."""
+
+    free: Flags
+    flat: float
+    scale_prior: ScalePrior
+    mode_prior: ScalePrior | None
+
+    isotropic = True
+
+    @cached_property
+    def _shrunk(self) -> Array:
+        return (~self.free).astype(float)
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int]:
+        return int((~self.free).sum()), int(self.free.sum())
+
+    def _precision(self, tau: float) -> Array:
+        precision = np.full(len(self.free), tau)
+        precision[self.free] = self.flat
+        return precision
+
+    def _message(self, solved: Callable[[float, int], tuple[float, float]], moment: Array) -> PriorMessage:
+        r, n_free = self._sizes
+        shrunk = float(moment @ self._shrunk)
+        tau, bound = solved(shrunk, r)
+        bound += 0.5 * n_free * math.log(self.flat) - 0.5 * self.flat * float(moment.sum() - shrunk)
+        return PriorMessage(self._precision(tau), bound - 0.5 * (r + n_free) * _LOG_2PI, {"scale": tau**-0.5})
+
+    def start(self) -> PriorState:
+        tau = self.scale_prior.scale**-2 if isinstance(self.scale_prior, FixedScale) else 1.0
+        return PriorState(self._precision(tau), {"scale": tau**-0.5})
+
+    def expect(self, mean: Array, var: Array) -> PriorMessage:
+        return self._message(self.scale_prior.expect, mean * mean + var)
+
+    def mode(self, beta: Array) -> PriorMessage:
+        if self.mode_prior is None:
+            raise ValueError(
+                "the joint mode under a half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
+                "hyperprior, a fixed scale, or another inference."
+            )
+        return self._message(self.mode_prior.mode, beta * beta)
+
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        if not self.scale_prior.learned:
+            return state
+        E = float((beta * beta) @ self._shrunk)
+        tau = self.scale_prior.draw(rng, E, self._sizes[0], state.values["scale"] ** -2)
+        return PriorState(self._precision(tau), {"scale": tau**-0.5})
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        half = 0.5 * float(state.precision @ (beta * beta))
+        return lambda step: -half * math.exp(2.0 * step)
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        if not self.scale_prior.learned or not self._sizes[0]:
+            return None
+        here = math.log(state.values["scale"])
+        return lambda t: self.scale_prior.log_density(here + t)
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        scale = state.values["scale"] * math.exp(t)
+        return PriorState(self._precision(scale**-2), {"scale": scale})
+
+    def at_scale(self, scale: float) -> BoundRidge:
+        fixed = FixedScale(scale)
+        return replace(self, scale_prior=fixed, mode_prior=fixed)
+
+    def log_hyper(self, scale: float) -> float:
+        """Log hyperprior density of log(scale)."""
+        return self.scale_prior.log_density(math.log(scale))

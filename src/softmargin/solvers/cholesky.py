@@ -1,0 +1,21 @@
+"""Work in the coefficients themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from softmargin.designs.base import Design
+from softmargin.solvers.coordinates import Coordinates
+
+__all__ = ["Cholesky"]
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """Factor ``X'WX + D`` of size q = number of coefficients; the choice for q up to about n."""
+
+    needs_prior = ()
+
+    def coordinates(self, design: Design) -> Coordinates:
+        """The coefficients as they are."""
+        return Coordinates(design, None, int(design.intercept))  # type: ignore[attr-defined]

@@ -1,0 +1,43 @@
+"""How the coordinates an engine works in relate to the coefficients."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from softmargin.designs.base import Array, Design
+
+__all__ = ["Coordinates"]
+
+
+class Coordinates(NamedTuple):
+    """A design in working coordinates z, with coefficients ``beta = basis z + remainder``.
+
+    ``basis`` is None for the coefficients themselves. Otherwise its columns are orthonormal and the remainder is
+    the part of the coefficients that no row sees: it keeps its prior, independent of z given the prior scale.
+    ``lead`` leading coordinates (the intercept) are shared by both.
+    """
+
+    design: Design
+    basis: Array | None
+    lead: int
+
+    def mean(self, z: Array) -> Array:
+        """Coefficients (..., q) of coordinates (..., r); the remainder has mean zero."""
+        if self.basis is None:
+            return z
+        return np.concatenate((z[..., : self.lead], z[..., self.lead :] @ self.basis.T), axis=-1)
+
+    def lift_root(self, root: Array) -> Array:
+        """Root of the covariance of the coefficients from one of the coordinates, without the remainder."""
+        if self.basis is None:
+            return root
+        return np.concatenate((root[: self.lead], self.basis @ root[self.lead :]))
+
+    def unseen(self) -> Array | None:
+        """Share of the prior variance that each coefficient keeps, or None where rows see everything."""
+        if self.basis is None:
+            return None
+        share = 1.0 - np.einsum("ij,ij->i", self.basis, self.basis)
+        return np.concatenate((np.zeros(self.lead), np.clip(share, 0.0, 1.0)))
