@@ -18,6 +18,8 @@ class Design(Protocol):
     Columns are ``(X_j - shift_j) * scale_j``, with a column of ones in front when ``intercept`` is true.
     """
 
+    intercept: bool
+
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and of columns, the intercept included."""
@@ -37,11 +39,14 @@ class Design(Protocol):
     def outer(self) -> Array:
         """``X X'`` without the intercept column."""
 
-    def matmat(self, coefficients: Array) -> Array:
-        """``X coefficients`` for several columns of coefficients, intercept included."""
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """``X coefficients`` of the rows lo..hi for several columns of slopes; the intercept column is left out."""
 
     def rmatmat(self, rows: Array) -> Array:
-        """``X' rows`` without the intercept column, for several right sides."""
+        """``X' rows`` for several right sides; the intercept column is left out."""
 
-    def rows(self, index: Array) -> Array:
-        """The given rows as a plain dense array."""
+    def norms(self, lo: int = 0, hi: int | None = None) -> Array:
+        """Squared length of the rows lo..hi without the intercept column."""
+
+    def rows(self, index: Any) -> Array:
+        """The given rows as a plain dense array, intercept included."""

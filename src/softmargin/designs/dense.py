@@ -96,16 +96,23 @@ class Dense:
         product = self._standardized(lo, hi) @ root
         return np.einsum("ij,ij->i", product, product)
 
+    def _slopes(self, lo: int = 0, hi: int | None = None) -> Array:
+        return self._standardized(*self._range(lo, hi))[:, int(self.intercept) :]
+
     def outer(self) -> Array:
-        rows = self._standardized(0, self.X.shape[0])[:, int(self.intercept) :]
+        rows = self._slopes()
         return rows @ rows.T
 
-    def matmat(self, coefficients: Array) -> Array:
-        return self._standardized(0, self.X.shape[0]) @ coefficients
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        return self._slopes(lo, hi) @ coefficients
 
     def rmatmat(self, rows: Array) -> Array:
-        return self._standardized(0, self.X.shape[0])[:, int(self.intercept) :].T @ rows
+        return self._slopes().T @ rows
 
-    def rows(self, index: Array) -> Array:
+    def norms(self, lo: int = 0, hi: int | None = None) -> Array:
+        rows = self._slopes(lo, hi)
+        return np.einsum("ij,ij->i", rows, rows)
+
+    def rows(self, index: Any) -> Array:
         taken = Dense(np.ascontiguousarray(self.X[index]), self.shift, self.scale, self.intercept)
         return taken._standardized(0, len(taken.X))

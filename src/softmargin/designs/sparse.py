@@ -110,14 +110,21 @@ class Sparse:
         product += mean @ mean - cross[:, None] - cross[None, :]
         return product
 
-    def matmat(self, coefficients: Array) -> Array:
-        lead = int(self.intercept)
-        slopes = coefficients[lead:] * self.scale[:, None]
-        return np.asarray(self.X @ slopes) + (coefficients[:lead].sum(axis=0) - self.shift @ slopes)
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        slopes = coefficients * self.scale[:, None]
+        return np.asarray(self.X[lo:hi] @ slopes) - self.shift @ slopes
 
     def rmatmat(self, rows: Array) -> Array:
         return (np.asarray(self.X.T @ rows) - np.outer(self.shift, rows.sum(axis=0))) * self.scale[:, None]
 
-    def rows(self, index: Array) -> Array:
+    def norms(self, lo: int = 0, hi: int | None = None) -> Array:
+        lo, hi = self._range(lo, hi)
+        part, square = self.X[lo:hi], self.scale**2
+        # |x - m|^2 = |x|^2 - 2 x'm + |m|^2 in the metric of the scales
+        plain = part.multiply(part) @ square - 2.0 * (part @ (square * self.shift)) + square @ self.shift**2
+        return np.maximum(np.asarray(plain).ravel(), 0.0)
+
+    def rows(self, index: Any) -> Array:
         slopes = (self.X[index].toarray() - self.shift) * self.scale
         return np.column_stack([np.ones(len(slopes)), slopes]) if self.intercept else slopes

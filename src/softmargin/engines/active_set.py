@@ -102,6 +102,8 @@ def leave_one_out(model: Model, point: ActiveSet, precision: Array, part: Array)
     from the span of the margin rows (of the other margin rows for a row on the margin).
     """
     y, margin = model.y, point.margin
+    # a nearly flat coordinate would drown the others in rounding; the margin rows determine it anyway
+    precision = np.maximum(precision, 1e-4 * precision.max())
     root = np.diag(1.0 / np.sqrt(precision))
     distance = model.blocks.row_quad(root)
     if margin.any():

@@ -69,6 +69,11 @@ class GaussianVI:
         change = (new.bound - state.bound) / (1.0 + abs(new.bound))
         return new, Info(new.bound, abs(change))
 
+    def restart(self, model: Model, state: VIState) -> VIState:
+        """The state evaluated under another prior: a warm start."""
+        Du = model.prior.expect(state.q.mean, state.q.var).precision
+        return self._evaluate(model, state.ku, Du, state.q.mean, self._factor(model, state.ku, Du))
+
     def _damping(self, model: Model, state: VIState) -> float:
         """Damping from the sensitivity of the curvatures to the variances.
 

@@ -93,7 +93,7 @@ class Gibbs:
 
         def collect(cell: Cell) -> tuple[Array, Array]:
             at = slice(cell.lo, cell.hi)
-            rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration, cell=cell.index)
+            rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration, cell=cell.number)
             w, b = model.loss.draw(rng, blocks.y[at], blocks.weight[at], f[at])
             return blocks.design.gram(w, b, cell.lo, cell.hi)
 

@@ -93,9 +93,13 @@ def run(
     state: Any = None,
     progress: Progress | None = None,
     callback: Callable[[int, Info], bool | None] | None = None,
+    outcome: Outcome | None = None,
 ) -> Outcome:
-    """Run an engine to its end; Ctrl-C or a callback that returns True stops it and keeps what was computed."""
-    outcome = Outcome(state)
+    """Run an engine to its end; Ctrl-C or a callback that returns True stops it and keeps what was computed.
+
+    ``outcome`` is filled as the run goes, so that a callback which holds it sees the present state.
+    """
+    outcome = Outcome(state) if outcome is None else outcome
     try:
         for iteration, current, info in iterate(engine, model, max_iter=max_iter, tol=tol, state=state):
             outcome.state, outcome.n_iter, outcome.change = current, iteration, info.change

@@ -41,9 +41,7 @@ class InteriorPoint:
     def init(self, model: Model) -> _Point:
         n = len(model.y)
         c = model.c
-        return _Point(
-            np.zeros(model.size), np.zeros(n), c.copy(), c.copy(), np.full(n, 2.0), np.ones(n), math.inf, 0
-        )
+        return _Point(np.zeros(model.size), np.zeros(n), c.copy(), c.copy(), np.full(n, 2.0), np.ones(n), math.inf, 0)
 
     def step(self, model: Model, x: _Point, iteration: int) -> tuple[_Point, Info]:
         y, D, blocks = model.y, self.precision, model.blocks

@@ -36,7 +36,7 @@ def one_blas_thread() -> Iterator[None]:
 class Cell(NamedTuple):
     """A fixed range of rows; cells are numbered from the first row on, however they are grouped."""
 
-    index: int
+    number: int
     lo: int
     hi: int
 
@@ -74,17 +74,27 @@ class Blocks:
     ----------
     design : Design
         The columns.
-    y, weight : array of shape (n,)
-        Response and pseudo-likelihood weight ``c`` of each row.
+    y, weight : array of shape (n,), or None
+        Response and pseudo-likelihood weight ``c`` of each row; None where rows are only predicted.
     n_blocks : int
         How many tasks the cells are grouped into; it never changes a result.
     workers : int
         How many threads run those tasks; it never changes a result either.
     """
 
-    def __init__(self, design: Design, y: Array, weight: Array, *, n_blocks: int | None = None, workers: int = 1):
-        self.design, self.y, self.weight, self.workers = design, y, weight, workers
-        n = len(y)
+    def __init__(
+        self,
+        design: Design,
+        y: Array | None = None,
+        weight: Array | None = None,
+        *,
+        n_blocks: int | None = None,
+        workers: int = 1,
+    ):
+        nothing = np.zeros(0)
+        self.design, self.workers = design, workers
+        self.y, self.weight = nothing if y is None else y, nothing if weight is None else weight
+        n = design.shape[0]
         size = 1 << max(8, min(12, (_TARGET // max(design.shape[1], 1)).bit_length() - 1))
         self.cells = [Cell(k, lo, min(lo + size, n)) for k, lo in enumerate(range(0, n, size))]
         groups = min(len(self.cells), n_blocks or workers)

@@ -18,4 +18,4 @@ class Cholesky:
 
     def coordinates(self, design: Design) -> Coordinates:
         """The coefficients as they are."""
-        return Coordinates(design, None, int(design.intercept))  # type: ignore[attr-defined]
+        return Coordinates(design, None, int(design.intercept))

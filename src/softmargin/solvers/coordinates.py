@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softmargin.designs.base import Array, Design
+from softmargin.designs.dense import Dense
 
 __all__ = ["Coordinates"]
 
@@ -34,6 +35,14 @@ class Coordinates(NamedTuple):
         if self.basis is None:
             return root
         return np.concatenate((root[: self.lead], self.basis @ root[self.lead :]))
+
+    def features(self, design: Design, lo: int = 0, hi: int | None = None) -> tuple[Design, Array]:
+        """Rows of another design in working coordinates, and their squared length outside the basis."""
+        if self.basis is None:
+            raise ValueError("the coordinates are the coefficients themselves: use the design as it is")
+        seen = design.matmat(self.basis, lo, hi)
+        outside = design.norms(lo, hi) - np.einsum("ij,ij->i", seen, seen)
+        return Dense.plain(seen, intercept=bool(self.lead)), np.maximum(outside, 0.0)
 
     def unseen(self) -> Array | None:
         """Share of the prior variance that each coefficient keeps, or None where rows see everything."""

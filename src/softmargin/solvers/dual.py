@@ -29,7 +29,7 @@ class Dual:
 
     def coordinates(self, design: Design) -> Coordinates:
         """Rows of ``F`` as a new dense design, and the basis ``W``."""
-        lead = int(design.intercept)  # type: ignore[attr-defined]
+        lead = int(design.intercept)
         product = design.outer()
         factor, pivot, rank, _ = dpstrf(product, lower=1)
         order = pivot - 1

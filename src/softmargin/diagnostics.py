@@ -1,0 +1,126 @@
+"""Numbers about a posterior: mixing by ArviZ, and the two uncalibrated probabilities."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import erfcx, expit, log_ndtr, ndtr
+from sklearn.exceptions import ConvergenceWarning
+
+from softmargin.designs.base import Array
+from softmargin.execution.streams import Purpose, Streams
+from softmargin.posterior import DrawsPosterior, GaussianPosterior
+
+__all__ = ["mixing_table", "pseudo_probability", "sign_probability", "to_arviz", "warn_if_not_mixed"]
+
+_BAD_R_HAT = 1.05
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+
+
+def _arviz(what: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            import arviz
+    except ImportError as error:
+        raise ImportError(f"{what} needs ArviZ: pip install 'softmargin[arviz]'.") from error
+    return arviz
+
+
+def _user_draws(posterior: DrawsPosterior) -> Array:
+    """Draws (chains, draws, 1 + p) on the user's scale, intercept first."""
+    coef, intercept = posterior.columns.to_user(posterior.all_coefficients())
+    return np.concatenate((intercept[..., None], coef), axis=-1)
+
+
+def mixing_table(posterior: DrawsPosterior, index: Any) -> pd.DataFrame:
+    """Effective sample size and split R-hat of every coefficient."""
+    arviz = _arviz("ess and r_hat")
+    dataset = arviz.convert_to_dataset({"x": _user_draws(posterior)})
+    with np.errstate(all="ignore"):
+        ess, r_hat = arviz.ess(dataset)["x"].to_numpy(), arviz.rhat(dataset)["x"].to_numpy()
+    return pd.DataFrame({"ess": ess, "r_hat": r_hat}, index=index)
+
+
+def warn_if_not_mixed(posterior: DrawsPosterior) -> None:
+    """One warning with the worst R-hat, where ArviZ is installed and chains disagree."""
+    chains, draws, _ = posterior.draws.shape
+    if chains < 2 or draws < 4:
+        return
+    try:
+        arviz = _arviz("r_hat")
+    except ImportError:
+        return
+    with np.errstate(all="ignore"):
+        worst = float(np.nanmax(arviz.rhat(arviz.convert_to_dataset({"x": posterior.draws}))["x"].to_numpy()))
+    if worst > _BAD_R_HAT:
+        warnings.warn(
+            f"the chains disagree: the largest R-hat is {worst:.2f} (wanted: at most {_BAD_R_HAT}); raise draws and "
+            "warmup.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def to_arviz(
+    posterior: GaussianPosterior, names: list[str], inference: str, trace: Array, draws: int, random_state: Any
+) -> Any:
+    """InferenceData with ``coef`` (chain, draw, feature), ``intercept`` and ``scale``."""
+    arviz = _arviz("to_arviz")
+    exact = isinstance(posterior, DrawsPosterior)
+    if isinstance(posterior, DrawsPosterior):
+        beta, scale = posterior.all_coefficients(), posterior.scale
+    else:
+        rng = Streams.from_random_state(random_state).at(Purpose.PREDICT)
+        beta = posterior.coefficient_draws(rng, draws)[None]
+        scale = np.full(beta.shape[:2], math.sqrt(posterior.square))
+    coef, intercept = posterior.columns.to_user(beta)
+    variables = {"coef": coef, "intercept": intercept, "scale": scale}
+    coords, dims = {"feature": names}, {"coef": ["feature"]}
+    attrs = {"inference_library": "softmargin", "inference": inference, "approximation": int(not exact)}
+    if hasattr(arviz, "InferenceData"):
+        data = arviz.from_dict(posterior=variables, coords=coords, dims=dims, posterior_attrs=attrs)
+    else:  # ArviZ 1: groups in one dictionary
+        data = arviz.from_dict({"posterior": variables}, coords=coords, dims=dims)
+        data["posterior"].attrs.update(attrs)
+    return data
+
+
+def sign_probability(f: Array, v: Array) -> Array:
+    """P(f > 0) for f ~ N(f, v): confidence in the sign, not a class probability."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p: Array = np.where(v > 0, ndtr(f / np.sqrt(v)), np.where(f > 0, 1.0, np.where(f < 0, 0.0, 0.5)))
+    return p
+
+
+def pseudo_probability(f: Array, v: Array, rate: float) -> Array:
+    """``E sigmoid(c [max(1 + f, 0) - max(1 - f, 0)])``, c = 2 rate, under f ~ N(f, v).
+
+    The middle |f| <= 1 by Gauss-Legendre, the two tails by the geometric series of the sigmoid, whose terms are
+    Gaussian integrals; both without cancellation.
+    """
+    c, s = 2.0 * rate, np.sqrt(np.maximum(v, 1e-20))
+    lo, hi = np.maximum(-1.0, f - 9.0 * s), np.minimum(1.0, f + 9.0 * s)
+    half = np.maximum(0.5 * (hi - lo), 0.0)
+    x = 0.5 * (hi + lo)[:, None] + half[:, None] * _NODES
+    density = np.exp(-0.5 * ((x - f[:, None]) / s[:, None]) ** 2) / (s[:, None] * math.sqrt(2.0 * math.pi))
+    middle = half * ((expit(2.0 * c * x) * density) @ _WEIGHTS)
+    upper = ndtr((f - 1.0) / s) - _tail(f, s, c)
+    p: Array = np.clip(middle + upper + _tail(-f, s, c), 0.0, 1.0)
+    return p
+
+
+def _tail(m: Array, s: Array, c: float) -> Array:
+    """``E[ 1/(1 + e^(c (f + 1))) ; f > 1 ]`` for f ~ N(m, s^2), by its alternating series."""
+    total = np.zeros_like(m)
+    for j in range(1, max(2, math.ceil(37.0 / (2.0 * c))) + 1):
+        z = (1.0 - m + j * c * s * s) / s
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = math.exp(-2.0 * j * c) * np.exp(-0.5 * ((1.0 - m) / s) ** 2) * 0.5 * erfcx(z / math.sqrt(2.0))
+            far = np.exp(-j * c * (m + 1.0) + 0.5 * (j * c * s) ** 2 + log_ndtr(-z))
+        total += (-1.0) ** (j - 1) * np.where(z > 0, near, far)
+    return total

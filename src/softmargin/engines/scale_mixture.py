@@ -1,0 +1,69 @@
+"""The spread that a learned scale adds to the coefficients: a mixture of Gaussian fits over a grid of scales."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.engines.gaussian_vi import GaussianVI, VIState
+from softmargin.engines.loop import run
+from softmargin.engines.model import Model
+
+__all__ = ["Mixture", "mix_over_scale"]
+
+_NEGLIGIBLE = 4.5  # log weight below the largest at which the grid ends
+_REACH = 8  # grid points on either side at most
+
+
+class Mixture(NamedTuple):
+    """Moments of the coefficients and of the scale."""
+
+    mean: Array
+    root: Array
+    scale: float  # exp(E log scale): it exists where the mean does not
+    square: float  # E scale^2
+
+
+def mix_over_scale(model: Model, fit: VIState, *, max_iter: int = 20, tol: float = 1e-5) -> Mixture:
+    """Refit at fixed scales around the learned one, weighted by their bound times the hyperprior.
+
+    The grid is uniform in log precision with spacing ``max(0.5, sqrt(2/r))``, r the number of shrunk coefficients,
+    and ends where the weights are negligible. Each fit starts from its neighbour.
+    """
+    r = max(int((~model.free).sum()), 1)
+    spacing = 0.5 * max(0.5, math.sqrt(2.0 / r))  # in log scale
+    centre = math.log(fit.prior.values["scale"])
+    hyper = model.prior.stretch(model.prior.start())
+    assert hyper is not None
+    origin = math.log(model.prior.start().values["scale"])
+    engine = GaussianVI()
+    found: list[tuple[float, float, VIState]] = []
+
+    def fit_at(position: float, neighbour: VIState) -> tuple[float, float, VIState]:
+        fixed = model.with_prior(model.prior.at_scale(math.exp(position)))
+        state = engine.restart(fixed, neighbour)
+        state = run(engine, fixed, max_iter=max_iter, tol=tol, state=state).state
+        return position, state.bound + hyper(position - origin), state
+
+    found.append(fit_at(centre, fit))
+    for side in (-1.0, 1.0):
+        neighbour = found[0][2]
+        for k in range(1, _REACH + 1):
+            found.append(fit_at(centre + side * k * spacing, neighbour))
+            neighbour = found[-1][2]
+            if found[-1][1] < max(entry[1] for entry in found) - _NEGLIGIBLE:
+                break
+    log_weight = np.array([entry[1] for entry in found])
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    kept = [(p, entry) for p, entry in zip(weight, found, strict=True) if p > math.exp(-_NEGLIGIBLE) / 10]
+    mean = sum(p * entry[2].q.mean for p, entry in kept) / sum(p for p, _ in kept)
+    parts = []
+    for p, (_, _, state) in kept:
+        parts.append(math.sqrt(p) * np.column_stack((state.q.root, state.q.mean - mean)))
+    root = np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r").T
+    scales = np.exp([entry[0] for entry in found])
+    return Mixture(mean, np.ascontiguousarray(root), float(np.exp(weight @ np.log(scales))), float(weight @ scales**2))

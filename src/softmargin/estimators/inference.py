@@ -1,0 +1,193 @@
+"""Each inference as one function: run an engine on a model and return its posterior and what calibration needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.designs.standardize import Columns
+from softmargin.engines.active_set import finish, leave_one_out
+from softmargin.engines.fixed_point import EM, MeanField
+from softmargin.engines.gaussian_vi import GaussianVI, VIState
+from softmargin.engines.gibbs import Gibbs
+from softmargin.engines.loop import Info, Outcome, Progress, run
+from softmargin.engines.model import Model, require
+from softmargin.engines.newton import Newton
+from softmargin.engines.scale_mixture import mix_over_scale
+from softmargin.link import LeaveOneOut, cavity, fit_link
+from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
+from softmargin.solvers.coordinates import Coordinates
+
+__all__ = ["INFERENCES", "Fit", "Settings", "fit_vb"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for, resolved."""
+
+    columns: Columns
+    coordinates: Coordinates
+    part: Array  # share of each row's message that one observation makes
+    count: Array  # how many observations each row stands for
+    draws: int = 1000
+    warmup: int = 1000
+    chains: int = 4
+    thin: int = 1
+    max_iter: int = 500
+    tol: float = 1e-6
+    verbose: int = 0
+    callback: Callable[[int, Info], bool] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def progress(self, label: str, total: int | None) -> Progress:
+        """The progress line of one run."""
+        return Progress(label, total, self.verbose)
+
+
+class Fit(NamedTuple):
+    """A posterior with the leave-one-out summary of its training rows."""
+
+    posterior: Posterior
+    loo: LeaveOneOut
+    scale: float
+    outcome: Outcome
+    gap: float | None = None
+    vi: VIState | None = None
+
+
+def _options(settings: Settings, *known: str) -> dict[str, Any]:
+    unknown = set(settings.options) - set(known)
+    if unknown:
+        raise ValueError(f"unknown engine_options {sorted(unknown)}; this inference knows {sorted(known)}.")
+    return settings.options
+
+
+def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: Any) -> Outcome:
+    require(engine, loss=model.loss, prior=model.prior)
+    total = kwargs["max_iter"]
+    return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
+
+
+def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> LeaveOneOut:
+    f_out, v_out, largest = cavity(f, v, w, b, settings.part)
+    return fit_link(model.y, f_out, v_out, settings.count, largest)
+
+
+def fit_vb(model: Model, settings: Settings) -> Fit:
+    """Exact Gaussian variational inference; the scale's own spread is added by a mixture (see ``finish_vb``)."""
+    _options(settings)
+    outcome = _run(GaussianVI(), model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+    state: VIState = outcome.state
+    loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
+    scale = state.prior.values["scale"]
+    posterior = GaussianPosterior(
+        settings.columns, settings.coordinates.basis, state.q.mean, scale**2, np.ascontiguousarray(state.q.root)
+    )
+    return Fit(posterior, loo, scale, outcome, vi=state)
+
+
+def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    fit = fit_vb(model, settings) if first is None else first
+    assert fit.vi is not None
+    if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted:
+        return fit
+    mixture = mix_over_scale(model, fit.vi)
+    posterior = GaussianPosterior(
+        settings.columns, settings.coordinates.basis, mixture.mean, mixture.square, mixture.root
+    )
+    f, v = model.blocks.matvec(mixture.mean), model.blocks.row_quad(mixture.root)
+    message = model.loss.gaussian(model.y, model.c, f, v)
+    loo = _calibrate(model, settings, f, v, message.w, message.b)
+    return fit._replace(posterior=posterior, scale=mixture.scale, loo=loo)
+
+
+def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    engine = MeanField(**_options(settings, "accelerate"))
+    outcome = _run(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
+    state = outcome.state
+    loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
+    scale = state.prior.values["scale"]
+    root = np.ascontiguousarray(state.q.root)
+    posterior = GaussianPosterior(settings.columns, settings.coordinates.basis, state.q.mean, scale**2, root)
+    return Fit(posterior, loo, scale, outcome)
+
+
+def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    options = dict(_options(settings, "algorithm", "starts", "accelerate", "smoothing"))
+    algorithm = options.pop("algorithm", "newton")
+    if algorithm == "em":
+        options.pop("starts", None)
+        outcome = _run(EM(**options), model, settings, "em", max_iter=settings.max_iter, tol=settings.tol)
+        state = outcome.state
+        precision = state.prior.precision
+        g = model.y * (state.message.b - state.message.w * state.f)
+        margin = np.abs(1.0 - model.y * state.f) < 1e-4
+        point = finish(model, state.q.mean, np.clip(g, 0.0, 2.0 * model.c), margin, precision)
+    elif algorithm == "newton":
+        learned = model.prior.stretch(model.prior.start()) is not None
+        starts = options.pop("starts", (0.1, 1.0, 10.0)) if learned else (1.0,)
+        runs = [
+            _run(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=min(settings.tol, 1e-6))
+            for start in starts
+        ]
+        outcome = max(runs, key=lambda found: found.state.objective)
+        state = outcome.state
+        point, precision = state.point, model.prior.at_scale(np.exp(state.tried)).start().precision
+    else:
+        raise ValueError(f"engine_options algorithm must be 'newton' or 'em'; got {algorithm!r}.")
+    scale = state.prior.values["scale"]
+    f = leave_one_out(model, point, precision, settings.part)
+    loo = fit_link(model.y, f, np.zeros_like(f), settings.count, float("nan"))
+    posterior = PointPosterior(settings.columns, settings.coordinates.basis, point.beta, scale**2)
+    return Fit(posterior, loo, scale, outcome, gap=max(point.certificate.gap, 0.0))
+
+
+def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    engine = Gibbs(chains=settings.chains, **_options(settings, "scale_moves"))
+    sweeps = settings.warmup + settings.draws * settings.thin
+    draws = np.empty((settings.draws, settings.chains, model.size))
+    scale = np.empty((settings.draws, settings.chains))
+    mean = np.zeros(model.size)
+    kept = 0
+
+    def keep(iteration: int, info: Info) -> bool:
+        nonlocal kept, mean
+        past = iteration - settings.warmup
+        if past > 0 and past % settings.thin == 0:
+            for k, chain in enumerate(current.state):
+                draws[kept, k], scale[kept, k] = chain.beta, chain.prior.values["scale"]
+                mean += chain.mean
+            kept += 1
+        return bool(settings.callback and settings.callback(iteration, info))
+
+    require(engine, loss=model.loss, prior=model.prior)
+    current = Outcome(None)
+    progress = settings.progress("gibbs", sweeps)
+    outcome = run(engine, model, max_iter=sweeps, progress=progress, callback=keep, outcome=current)
+    if kept < 2:
+        raise KeyboardInterrupt("interrupted before two draws were kept")
+    outcome.converged = kept == settings.draws
+    draws, scale = np.ascontiguousarray(draws[:kept].swapaxes(0, 1)), scale[:kept].T.copy()
+    mean /= kept * settings.chains
+    flat = draws.reshape(-1, model.size)
+    root = np.linalg.qr(flat - flat.mean(axis=0), mode="r").T / np.sqrt(max(len(flat) - 1, 1))
+    root = np.ascontiguousarray(root)
+    f, v = model.blocks.matvec(mean), model.blocks.row_quad(root)
+    message = model.loss.gaussian(model.y, model.c, f, v)
+    loo = _calibrate(model, settings, f, v, message.w, message.b)
+    posterior = DrawsPosterior(
+        settings.columns, settings.coordinates.basis, mean, float((scale**2).mean()), root, draws, scale
+    )
+    return Fit(posterior, loo, float(np.exp(np.log(scale).mean())), outcome)
+
+
+INFERENCES: dict[str, Callable[[Model, Settings, Fit | None], Fit]] = {
+    "map": _map,
+    "vb": _vb,
+    "meanfield": _meanfield,
+    "gibbs": _gibbs,
+}

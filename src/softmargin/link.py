@@ -1,0 +1,137 @@
+"""Class probabilities from leave-one-out predictors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from softmargin.designs.base import Array
+
+__all__ = ["LeaveOneOut", "Link", "cavity", "fit_link"]
+
+_KAPPA = math.pi / 8.0
+_LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
+_UPPER = np.array([6.0, 20.0, 5.0])
+_LARGEST = 0.999
+
+
+@dataclass(frozen=True)
+class Link:
+    """``P(y = 1) = sigmoid((a f + b) / sqrt(1 + lam (pi/8) a^2 v))`` for f ~ N(f, v).
+
+    The slope a and offset b are Platt's; lam weighs the posterior variance, whose shape over the rows is right
+    while its size depends on the learning rate.
+    """
+
+    a: float
+    b: float
+    lam: float
+
+    def argument(self, f: Array, v: Array) -> Array:
+        """The argument of the sigmoid."""
+        eta: Array = (self.a * f + self.b) / np.sqrt(1.0 + self.lam * _KAPPA * self.a**2 * v)
+        return eta
+
+    def probability(self, f: Array, v: Array) -> Array:
+        """Probability of the positive class."""
+        p: Array = expit(self.argument(f, v))
+        return p
+
+
+class LeaveOneOut(NamedTuple):
+    """How well each row is predicted without itself.
+
+    ``score`` is the mean log loss of the fitted link on leave-one-out predictors, ``error`` its error rate,
+    ``max_kv`` the largest share of a predictor's precision that its own row supplies: above 0.7 the score is
+    optimistic and nothing is chosen by it. ``objective`` is the score with the penalty on log lam.
+    """
+
+    score: float
+    error: float
+    max_kv: float
+    a: float
+    b: float
+    lam: float
+    objective: float
+
+    @property
+    def link(self) -> Link:
+        """The fitted link."""
+        return Link(self.a, self.b, self.lam)
+
+
+def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, Array, float]:
+    """Moments of the predictors with the part ``part`` of each row's own message taken out, and the largest k v."""
+    kv = part * w * v
+    largest = float(kv.max()) if len(kv) else 0.0
+    v_out = v / (1.0 - np.minimum(kv, _LARGEST))
+    return f - part * (b - w * f) * v_out, v_out, largest
+
+
+def fit_link(y: Array, f: Array, v: Array, weight: Array, max_kv: float) -> LeaveOneOut:
+    """Maximum likelihood of (log a, b, log lam) with log lam ~ N(0, 1), by projected Newton steps.
+
+    Minimises ``sum w log(1 + exp(-y eta)) + (log lam)^2 / 2`` over a box.
+    """
+    theta = np.array([0.3, 0.0, 0.0])
+    value, gradient, hessian = _objective(theta, y, f, v, weight)
+    for _ in range(100):
+        blocked = ((theta <= _LOWER) & (gradient > 0.0)) | ((theta >= _UPPER) & (gradient < 0.0))
+        free = np.flatnonzero(~blocked)
+        if not len(free) or np.abs(gradient[free]).max() <= 1e-11 * (1.0 + abs(value)):
+            break
+        values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+        # a descent direction even where the objective is not convex
+        values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
+        step = np.zeros(3)
+        step[free] = -vectors @ ((vectors.T @ gradient[free]) / values)
+        step *= min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
+        length = 1.0
+        for _ in range(30):
+            trial = np.clip(theta + length * step, _LOWER, _UPPER)
+            new = _objective(trial, y, f, v, weight)
+            if new[0] <= value + 1e-4 * float(gradient @ (trial - theta)):
+                break
+            length *= 0.5
+        else:
+            break
+        moved, theta = float(np.abs(trial - theta).max()), trial
+        value, gradient, hessian = new
+        if moved <= 1e-12:
+            break
+    a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
+    eta = Link(a, b, lam).argument(f, v)
+    total = float(weight.sum())
+    score = float(weight @ np.logaddexp(0.0, -y * eta)) / total
+    error = float(weight @ (y * eta <= 0.0)) / total
+    return LeaveOneOut(score, error, max_kv, a, b, lam, value / total)
+
+
+def _objective(theta: Array, y: Array, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
+    """Value, gradient and Hessian in (log a, b, log lam)."""
+    a, b = math.exp(theta[0]), theta[1]
+    square = _KAPPA * math.exp(theta[2]) * a * a * v
+    inverse = 1.0 / np.sqrt(1.0 + square)
+    share = square * inverse * inverse
+    slope = a * f * inverse
+    eta = slope + b * inverse
+    bend = eta * share * (1.0 - share)
+    d_a, d_b, d_l = slope - eta * share, inverse, -0.5 * eta * share
+    margin = -y * eta
+    residual = expit(margin)
+    first = -weight * y * residual
+    second = weight * residual * (1.0 - residual)
+    value = float(weight @ np.logaddexp(0.0, margin)) + 0.5 * theta[2] ** 2
+    gradient = np.array([first @ d_a, first @ d_b, first @ d_l + theta[2]])
+    d = np.stack((d_a, d_b, d_l))
+    hessian = (d * second) @ d.T
+    aa = first @ (slope - slope * share - d_a * share - 2.0 * bend)
+    ab = first @ (-share * inverse)
+    al = first @ (-0.5 * slope * share - d_l * share - bend)
+    ll = first @ (-0.5 * d_l * share - 0.5 * bend)
+    hessian += np.array([[aa, ab, al], [ab, 0.0, 0.5 * ab], [al, 0.5 * ab, ll + 1.0]])
+    return value, gradient, hessian

@@ -1,0 +1,182 @@
+"""What a fit leaves behind: a point, a Gaussian, or draws of the coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from softmargin.designs.base import Array, Design
+from softmargin.designs.standardize import Columns
+from softmargin.execution.blocks import Blocks, Cell
+from softmargin.solvers.coordinates import Coordinates
+
+__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior"]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Coefficients with their mean, in the working coordinates of the solver.
+
+    ``square`` is the posterior mean of the squared prior scale: the variance of directions that no row sees.
+    """
+
+    columns: Columns
+    basis: Array | None
+    mean: Array
+    square: float
+
+    has_spread = False
+
+    @property
+    def _coordinates(self) -> Coordinates:
+        return Coordinates(None, self.basis, int(self.columns.intercept))  # type: ignore[arg-type]
+
+    def user_mean(self) -> tuple[Array, float]:
+        """Slopes and intercept on the user's scale."""
+        coef, intercept = self.columns.to_user(self._coordinates.mean(self.mean))
+        return coef, float(intercept)
+
+    def predictor(self, design: Design) -> Array:
+        """Posterior mean of the linear predictor of new rows."""
+        return Blocks(design).matvec(self._coordinates.mean(self.mean))
+
+    def moments(self, design: Design) -> tuple[Array, Array]:
+        """Mean and variance of the linear predictor of new rows."""
+        f = self.predictor(design)
+        return f, np.zeros_like(f)
+
+
+@dataclass(frozen=True, eq=False)
+class PointPosterior(Posterior):
+    """The mode alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPosterior(Posterior):
+    """N(mean, root root')."""
+
+    root: Array
+
+    has_spread = True
+
+    def moments(self, design: Design) -> tuple[Array, Array]:
+        return self.predictor(design), self._variance(design)
+
+    def _variance(self, design: Design) -> Array:
+        if self.basis is None:
+            return Blocks(design).row_quad(self.root)
+
+        def variance(cell: Cell) -> Array:
+            seen, outside = self._coordinates.features(design, cell.lo, cell.hi)
+            return seen.row_quad(self.root) + self.square * outside
+
+        return np.concatenate(Blocks(design).map(variance))
+
+    def _user_sd(self) -> tuple[Array, float]:
+        """Standard deviations of slopes and intercept on the user's scale."""
+        lifted = self._coordinates.lift_root(self.root)
+        variance = np.einsum("ij,ij->i", lifted, lifted)
+        direction = self.columns.intercept_direction()
+        across = lifted.T @ direction
+        intercept = float(across @ across)
+        unseen = self._coordinates.unseen()
+        if unseen is not None:
+            variance = variance + self.square * unseen
+            assert self.basis is not None
+            slopes = direction[int(self.columns.intercept) :]
+            inside = self.basis.T @ slopes
+            intercept += self.square * max(float(slopes @ slopes - inside @ inside), 0.0)
+        lead = int(self.columns.intercept)
+        sd = np.zeros(self.columns.n_features)
+        sd[self.columns.keep] = np.sqrt(variance[lead:]) * self.columns.scale
+        return sd, float(np.sqrt(intercept))
+
+    def table(self, level: float) -> dict[str, Array]:
+        """Mean, sd, interval and P(> 0), intercept first."""
+        coef, intercept = self.user_mean()
+        sd, intercept_sd = self._user_sd()
+        mean, sd = np.concatenate(([intercept], coef)), np.concatenate(([intercept_sd], sd))
+        reach = float(ndtri(0.5 + 0.5 * level))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            positive = np.where(sd > 0, ndtr(mean / sd), np.where(mean > 0, 1.0, np.where(mean < 0, 0.0, 0.5)))
+        return {
+            "mean": mean,
+            "sd": sd,
+            "lower": mean - reach * sd,
+            "upper": mean + reach * sd,
+            "prob_positive": positive,
+        }
+
+    def coordinate_draws(self, rng: np.random.Generator, n: int) -> Array:
+        """n draws of the working coordinates."""
+        return self.mean + rng.standard_normal((n, self.root.shape[1])) @ self.root.T
+
+    def scale_draws(self, rng: np.random.Generator, n: int) -> Array:
+        """n values of the prior scale to go with them."""
+        return np.full(n, np.sqrt(self.square))
+
+    def coefficient_draws(self, rng: np.random.Generator, n: int) -> Array:
+        """n draws of the model's coefficients, unseen directions included."""
+        return self._with_unseen(self.coordinate_draws(rng, n), self.scale_draws(rng, n), rng)
+
+    def _with_unseen(self, z: Array, scale: Array, rng: np.random.Generator) -> Array:
+        beta = self._coordinates.mean(z)
+        if self.basis is None:
+            return beta
+        noise = rng.standard_normal((len(z), len(self.basis)))
+        noise -= (noise @ self.basis) @ self.basis.T
+        beta[:, int(self.columns.intercept) :] += scale[:, None] * noise
+        return beta
+
+    def sample(self, design: Design, rng: np.random.Generator, n: int) -> Array:
+        """Draws (rows, n) of the linear predictor of new rows."""
+        beta = self.coefficient_draws(rng, n)
+        lead = int(self.columns.intercept)
+        return design.matmat(np.ascontiguousarray(beta[:, lead:].T)) + beta[:, :lead].sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsPosterior(GaussianPosterior):
+    """Draws (chains, draws, r) of the working coordinates; mean and root are their moments."""
+
+    draws: Array
+    scale: Array  # (chains, draws)
+
+    @cached_property
+    def _flat(self) -> Array:
+        return self.draws.reshape(-1, self.draws.shape[-1])
+
+    def all_coefficients(self) -> Array:
+        """Every draw of the model's coefficients, (chains, draws, q)."""
+        rng = np.random.Generator(np.random.Philox(0))  # only fills directions that no row sees
+        beta = self._with_unseen(self._flat, self.scale.ravel(), rng)
+        return beta.reshape(*self.draws.shape[:2], -1)
+
+    def coordinate_draws(self, rng: np.random.Generator, n: int) -> Array:
+        chosen: Array = self._flat[self._choice(rng, n)]
+        return chosen
+
+    def coefficient_draws(self, rng: np.random.Generator, n: int) -> Array:
+        index = self._choice(rng, n)
+        return self._with_unseen(self._flat[index], self.scale.ravel()[index], rng)
+
+    def _choice(self, rng: np.random.Generator, n: int) -> Any:
+        return rng.choice(len(self._flat), size=n, replace=n > len(self._flat))
+
+    def table(self, level: float) -> dict[str, Array]:
+        coef, intercept = self.columns.to_user(self.all_coefficients())
+        draws = np.concatenate((intercept[..., None], coef), axis=-1)
+        flat = draws.reshape(-1, draws.shape[-1])
+        tail = 0.5 * (1.0 - level)
+        mean, start = self.user_mean()
+        return {
+            "mean": np.concatenate(([start], mean)),  # Rao-Blackwell average of conditional means
+            "sd": flat.std(axis=0, ddof=1),
+            "lower": np.quantile(flat, tail, axis=0),
+            "upper": np.quantile(flat, 1.0 - tail, axis=0),
+            "prob_positive": (flat > 0).mean(axis=0),
+        }
