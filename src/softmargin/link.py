@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -17,6 +17,7 @@ _KAPPA = math.pi / 8.0
 _LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
 _UPPER = np.array([6.0, 20.0, 5.0])
 _LARGEST = 0.999
+_WORTH = 2.0  # log likelihood that an offset must gain
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,33 @@ def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, 
     return f - part * (b - w * f) * v_out, v_out, largest
 
 
-def fit_link(y: Array, f: Array, v: Array, weight: Array, max_kv: float) -> LeaveOneOut:
-    """Maximum likelihood of (log a, b, log lam) with log lam ~ N(0, 1), by projected Newton steps.
+def fit_link(
+    y: Array, f: Array, v: Array, weight: Array, max_kv: float, *, offset: bool = True
+) -> LeaveOneOut:
+    """Maximum likelihood of (log a, b, log lam) with log lam ~ N(0, 1), over a box.
 
-    Minimises ``sum w log(1 + exp(-y eta)) + (log lam)^2 / 2`` over a box.
+    Minimises ``sum w log(1 + exp(-y eta)) + (log lam)^2 / 2``. The offset b moves the decision boundary away from
+    f = 0, so it is kept at zero unless it gains more than ``_WORTH`` in log likelihood (and always if not
+    ``offset``).
     """
-    theta = np.array([0.3, 0.0, 0.0])
+    theta, value = _minimise(np.array([0.3, 0.0, 0.0]), np.array([True, False, True]), y, f, v, weight)
+    if offset:
+        moved, lower = _minimise(theta, np.array([True, True, True]), y, f, v, weight)
+        if lower < value - _WORTH:
+            theta, value = moved, lower
+    a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
+    eta = Link(a, b, lam).argument(f, v)
+    total = float(weight.sum())
+    score = float(weight @ np.logaddexp(0.0, -y * eta)) / total
+    error = float(weight @ (y * eta <= 0.0)) / total
+    return LeaveOneOut(score, error, max_kv, a, b, lam, float(value / total))
+
+
+def _minimise(theta: Array, moving: Any, y: Array, f: Array, v: Array, weight: Array) -> tuple[Array, float]:
+    """Projected Newton steps in the coordinates that are ``moving``."""
     value, gradient, hessian = _objective(theta, y, f, v, weight)
     for _ in range(100):
-        blocked = ((theta <= _LOWER) & (gradient > 0.0)) | ((theta >= _UPPER) & (gradient < 0.0))
+        blocked = ((theta <= _LOWER) & (gradient > 0.0)) | ((theta >= _UPPER) & (gradient < 0.0)) | ~moving
         free = np.flatnonzero(~blocked)
         if not len(free) or np.abs(gradient[free]).max() <= 1e-11 * (1.0 + abs(value)):
             break
@@ -99,16 +118,11 @@ def fit_link(y: Array, f: Array, v: Array, weight: Array, max_kv: float) -> Leav
             length *= 0.5
         else:
             break
-        moved, theta = float(np.abs(trial - theta).max()), trial
+        change, theta = float(np.abs(trial - theta).max()), trial
         value, gradient, hessian = new
-        if moved <= 1e-12:
+        if change <= 1e-12:
             break
-    a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
-    eta = Link(a, b, lam).argument(f, v)
-    total = float(weight.sum())
-    score = float(weight @ np.logaddexp(0.0, -y * eta)) / total
-    error = float(weight @ (y * eta <= 0.0)) / total
-    return LeaveOneOut(score, error, max_kv, a, b, lam, value / total)
+    return theta, value
 
 
 def _objective(theta: Array, y: Array, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:

@@ -18,7 +18,9 @@ class Design(Protocol):
     Columns are ``(X_j - shift_j) * scale_j``, with a column of ones in front when ``intercept`` is true.
     """
 
-    intercept: bool
+    @property
+    def intercept(self) -> bool:
+        """Whether a column of ones stands in front."""
 
     @property
     def shape(self) -> tuple[int, int]:

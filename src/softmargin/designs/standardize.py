@@ -44,16 +44,16 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     Without an intercept centring would change the model, so columns are then divided by their root mean square
     and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row.
     """
-    p = X.shape[1]
+    p, sparse = X.shape[1], bool(sp.issparse(X))
     total = weight.sum()
     # moments of columns divided by their largest entry, so that 1e-200 and 1e200 do not under- or overflow
-    if sp.issparse(X):
-        largest = np.asarray(abs(X).max(axis=0).todense(), dtype=float).ravel()
+    if sparse:
+        largest = np.asarray(abs(X).max(axis=0).todense(), dtype=np.float64).ravel()
     else:
-        largest = np.maximum(np.abs(X.max(axis=0)), np.abs(X.min(axis=0))).astype(float)
+        largest = np.maximum(np.abs(X.max(axis=0)), np.abs(X.min(axis=0))).astype(np.float64)
     unit = np.where(largest > 0, largest, 1.0)
     mean = np.asarray(X.T @ (weight / total)).ravel() / unit if intercept else np.zeros(p)
-    if sp.issparse(X):
+    if sparse:
         scaled = X.multiply(1.0 / unit[None, :]).tocsr()
         square = np.asarray(scaled.multiply(scaled).T @ (weight / total)).ravel()
         variance = square - mean**2

@@ -97,23 +97,30 @@ def finish(model: Model, beta: Array, g: Array, margin: Flags, precision: Array,
 def leave_one_out(model: Model, point: ActiveSet, precision: Array, part: Array) -> Array:
     """Predictors without the part ``part`` of each row, exact while no other row changes its set (the span rule).
 
-    With the margin rows as equations the fit answers to a change of row i's multiplier by the Schur complement of
-    the margin system: ``f_-i = f_i - y_i part_i g_i S_i``, S_i the squared distance of x_i, in the metric D^-1,
-    from the span of the margin rows (of the other margin rows for a row on the margin).
+    Without that part the row's multiplier must lie below ``(1 - part) 2c``; where it does not, it is moved there
+    and the fit answers by the Schur complement of the margin system: ``f_-i = f_i - y_i delta_i S_i``, S_i the
+    squared distance of x_i, in the metric D^-1, from the span of the margin rows (of the other margin rows for a
+    row on the margin). Copies of a margin row share one multiplier and are treated as one row.
     """
-    y, margin = model.y, point.margin
+    y, c, margin = model.y, model.c, point.margin
     # a nearly flat coordinate would drown the others in rounding; the margin rows determine it anyway
     precision = np.maximum(precision, 1e-4 * precision.max())
     root = np.diag(1.0 / np.sqrt(precision))
     distance = model.blocks.row_quad(root)
+    excess = np.maximum(point.g - (1.0 - part) * 2.0 * c, 0.0)
     if margin.any():
         rows = model.blocks.design.rows(np.flatnonzero(margin)) / np.sqrt(precision)
+        signed = np.column_stack((y[margin], rows.round(12)))
+        _, first, copy = np.unique(signed, axis=0, return_index=True, return_inverse=True)
+        rows, copy = rows[first], copy.ravel()
+        total_g, total_c = np.bincount(copy, point.g[margin]), np.bincount(copy, c[margin])
+        excess[margin] = np.maximum(total_g[copy] - 2.0 * (total_c[copy] - part[margin] * c[margin]), 0.0)
         gram = rows @ rows.T
         gram[np.diag_indices_from(gram)] *= 1.0 + 1e-10
         factor = np.linalg.cholesky(gram)
         inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
         projected = (inverse @ rows) / np.sqrt(precision)  # orthonormal basis of the margin rows, as coefficients
         distance = np.maximum(distance - model.blocks.row_quad(np.ascontiguousarray(projected.T)), 0.0)
-        distance[margin] = 1.0 / np.einsum("ij,ij->j", inverse, inverse)
-    loo: Array = point.f - y * part * point.g * distance
+        distance[margin] = 1.0 / np.einsum("ij,ij->j", inverse, inverse)[copy]
+    loo: Array = point.f - y * excess * distance
     return loo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +34,11 @@ def extrapolate(history: History, image: Array, weight: Array, window: int) -> t
     if len(points) < 2:
         return image, history
     residuals = [weight * (g - x) for x, g in zip(points, images, strict=True)]
-    steps = np.stack([b - a for a, b in zip(residuals, residuals[1:], strict=False)])
+    steps = np.stack([b - a for a, b in pairwise(residuals)])
     normal = steps @ steps.T
     ridge = 1e-10 * normal.trace()
     if not ridge > 0.0:
         return image, history
     gamma = np.linalg.solve(normal + ridge * np.eye(len(normal)), steps @ residuals[-1])
-    moves = np.stack([b - a for a, b in zip(images, images[1:], strict=False)])
+    moves = np.stack([b - a for a, b in pairwise(images)])
     return image - gamma @ moves, history

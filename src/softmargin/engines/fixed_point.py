@@ -61,7 +61,8 @@ class FixedPoint(ABC):
             new = two = self._map(model, one)
             r = one.vector - state.vector
             bend = two.vector - one.vector - r
-            length = float(np.linalg.norm(r) / max(float(np.linalg.norm(bend)), 1e-300))
+            unit = np.concatenate((model.c, model.c, np.ones(model.size)))  # a weight of 2 counts like a repeated row
+            length = float(np.sqrt((unit @ r**2) / max(float(unit @ bend**2), 1e-300)))
             while length > 1.0:
                 leap = self._at(model, state.vector + 2.0 * length * r + length * length * bend)
                 if leap is not None and leap.objective >= two.objective:

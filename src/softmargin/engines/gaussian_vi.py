@@ -70,9 +70,10 @@ class GaussianVI:
         return new, Info(new.bound, abs(change))
 
     def restart(self, model: Model, state: VIState) -> VIState:
-        """The state evaluated under another prior: a warm start."""
-        Du = model.prior.expect(state.q.mean, state.q.var).precision
-        return self._evaluate(model, state.ku, Du, state.q.mean, self._factor(model, state.ku, Du))
+        """A warm start: the state as seen by another prior, ready for its first step."""
+        prior = model.prior.expect(state.q.mean, state.q.var)
+        bound = float(state.message.bound.sum()) + prior.bound + state.q.entropy
+        return state._replace(prior=prior, bound=bound, history=History())
 
     def _damping(self, model: Model, state: VIState) -> float:
         """Damping from the sensitivity of the curvatures to the variances.

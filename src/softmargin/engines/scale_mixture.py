@@ -64,6 +64,6 @@ def mix_over_scale(model: Model, fit: VIState, *, max_iter: int = 20, tol: float
     parts = []
     for p, (_, _, state) in kept:
         parts.append(math.sqrt(p) * np.column_stack((state.q.root, state.q.mean - mean)))
-    root = np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r").T
+    root = np.asarray(np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r")).T
     scales = np.exp([entry[0] for entry in found])
     return Mixture(mean, np.ascontiguousarray(root), float(np.exp(weight @ np.log(scales))), float(weight @ scales**2))

@@ -17,7 +17,7 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupport:  # type: ignore[no-redef]
         """Stands in for the mixin of newer versions."""
 
-    def managed(method: F) -> F:  # type: ignore[no-redef]
+    def managed(method: F) -> F:
         return method
 
 

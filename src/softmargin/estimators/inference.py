@@ -32,7 +32,7 @@ class Settings:
     columns: Columns
     coordinates: Coordinates
     part: Array  # share of each row's message that one observation makes
-    count: Array  # how many observations each row stands for
+    weight: Array  # weight of each row in the scores: sample weight times class weight
     draws: int = 1000
     warmup: int = 1000
     chains: int = 4
@@ -74,7 +74,7 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
 
 def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> LeaveOneOut:
     f_out, v_out, largest = cavity(f, v, w, b, settings.part)
-    return fit_link(model.y, f_out, v_out, settings.count, largest)
+    return fit_link(model.y, f_out, v_out, settings.weight, largest, offset=settings.columns.intercept)
 
 
 def fit_vb(model: Model, settings: Settings) -> Fit:
@@ -141,7 +141,8 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError(f"engine_options algorithm must be 'newton' or 'em'; got {algorithm!r}.")
     scale = state.prior.values["scale"]
     f = leave_one_out(model, point, precision, settings.part)
-    loo = fit_link(model.y, f, np.zeros_like(f), settings.count, float("nan"))
+    offset = settings.columns.intercept
+    loo = fit_link(model.y, f, np.zeros_like(f), settings.weight, float("nan"), offset=offset)
     posterior = PointPosterior(settings.columns, settings.coordinates.basis, point.beta, scale**2)
     return Fit(posterior, loo, scale, outcome, gap=max(point.certificate.gap, 0.0))
 
@@ -174,7 +175,7 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     draws, scale = np.ascontiguousarray(draws[:kept].swapaxes(0, 1)), scale[:kept].T.copy()
     mean /= kept * settings.chains
     flat = draws.reshape(-1, model.size)
-    root = np.linalg.qr(flat - flat.mean(axis=0), mode="r").T / np.sqrt(max(len(flat) - 1, 1))
+    root = np.asarray(np.linalg.qr(flat - flat.mean(axis=0), mode="r")).T / np.sqrt(max(len(flat) - 1, 1))
     root = np.ascontiguousarray(root)
     f, v = model.blocks.matvec(mean), model.blocks.row_quad(root)
     message = model.loss.gaussian(model.y, model.c, f, v)

@@ -36,7 +36,7 @@ _MARGIN = 0.01  # the larger one must be better by this much
 _TRUSTED = 0.7  # largest k v up to which the leave-one-out score may choose
 
 
-class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
     """Support vector classifier that learns its penalty and says how sure it is.
 
     The pseudo-likelihood is ``exp(-2 c_i max(1 - y_i f_i, 0))`` with ``c_i = learning_rate * sample_weight *
@@ -99,6 +99,8 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):  # type: ign
         Prior scale: the fixed value, the mode, or exp of the posterior mean of its logarithm.
     learning_rate_ : float
         Learning rate used.
+    offset_ : float
+        Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
     loo_ : LeaveOneOut
         Leave-one-out log loss and error, the link's parameters, and ``max_kv``.
     trace_ : array
@@ -210,7 +212,7 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):  # type: ign
             free = np.zeros(coordinates.design.shape[1], dtype=bool)
             free[: int(self.fit_intercept)] = True
             settings = Settings(
-                columns, coordinates, np.minimum(1.0, 1.0 / count), count, self.draws, self.warmup, self.chains,
+                columns, coordinates, np.minimum(1.0, 1.0 / count), weight, self.draws, self.warmup, self.chains,
                 self.thin, self.max_iter, self.tol, int(self.verbose), each, dict(self.engine_options or {}),
             )  # fmt: skip
             streams = Streams.from_random_state(self.random_state)
@@ -329,19 +331,28 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):  # type: ign
         return design_for(X, self.posterior_.columns)
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean of ``f = x'beta + intercept``, and its standard deviation on request."""
+        """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
+
+        With ``return_std`` also the posterior standard deviation of f.
+        """
         design = self._new_design(X)
         with one_blas_thread():
             if not return_std:
-                return self.posterior_.predictor(design)
+                return self.posterior_.predictor(design) + self.offset_
             f, v = self._spread("decision_function(return_std=True)").moments(design)
-        return f, np.sqrt(v)
+        return f + self.offset_, np.sqrt(v)
+
+    @property
+    def offset_(self) -> float:
+        """How far the calibrated link moves the boundary from f = 0; zero unless that clearly pays."""
+        check_is_fitted(self)
+        return self.loo_.b / self.loo_.a if self.probability == "calibrated" else 0.0
 
     def _spread(self, what: str) -> GaussianPosterior:
         """The posterior, where it has a spread."""
         if not isinstance(self.posterior_, GaussianPosterior):
             raise ValueError(
-                f"{what} needs a posterior and inference='map' gives a single point; fit with inference='vb' or 'gibbs'."
+                f"{what} needs a posterior, and inference='map' gives a point; fit with inference='vb' or 'gibbs'."
             )
         return self.posterior_
 
@@ -360,6 +371,7 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):  # type: ign
 
     def predict(self, X: Any) -> Any:
         """The more probable class of each row: the argmax of ``predict_proba``."""
+        check_is_fitted(self)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:

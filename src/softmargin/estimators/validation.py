@@ -21,10 +21,11 @@ def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> N
 
 def check_finite(X: Any, names: Any) -> None:
     """Refuse missing and infinite values, naming the columns."""
-    values = X.data if sp.issparse(X) else X
+    sparse: bool = sp.issparse(X)
+    values = X.data if sparse else X
     if np.isfinite(values.sum()) or np.isfinite(values).all():
         return
-    if sp.issparse(X):
+    if sparse:
         bad = X.copy()
         bad.data = (~np.isfinite(X.data)).astype(float)
         bad.eliminate_zeros()

@@ -20,7 +20,9 @@ __all__ = ["FixedScale", "HalfCauchy", "InverseGamma", "ScalePrior"]
 class ScalePrior(Protocol):
     """What a hyperprior on a scale can do."""
 
-    learned: bool
+    @property
+    def learned(self) -> bool:
+        """Whether the scale moves at all."""
 
     def expect(self, E: float, r: int) -> tuple[float, float]:
         """``E tau`` under the optimal density of tau, and the bound without its ``(r/2) log 2 pi``."""

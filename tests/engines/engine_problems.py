@@ -1,0 +1,120 @@
+"""Problems for the engines: data, models, and independent computations to compare with."""
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_svmlight_file
+
+from softmargin.designs import Dense, Sparse, design_for, standardize
+from softmargin.engines.model import Model
+from softmargin.execution.blocks import Blocks
+from softmargin.execution.streams import Streams
+from softmargin.losses import Hinge
+from softmargin.priors import Ridge
+from softmargin.solvers import Cholesky, Dual
+
+
+def real_data(name):
+    """Columns and -1/+1 labels of a named set from the folder in SOFTMARGIN_DATA; skip the test without it."""
+    folder = os.environ.get("SOFTMARGIN_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("set SOFTMARGIN_DATA to the folder with the real data")
+    if name == "a9a":
+        X, y = load_svmlight_file(str(Path(folder) / "a9a.svm.gz"), n_features=123)
+        X.sort_indices()
+        return X, y
+    if name == "colon":
+        file = np.load(Path(folder) / "colon.npz")
+        return file["X"].astype(float), file["y"].astype(float)
+    frame = pd.read_csv(Path(folder) / f"{name}.csv.gz")
+    return np.ascontiguousarray(frame.iloc[:, :-1].to_numpy(float)), frame.iloc[:, -1].to_numpy(float)
+
+
+def simulated(n, p, seed=0, *, signal=1.0, offset=0.3):
+    """Gaussian columns and overlapping classes, both present."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    f = offset + X @ (signal * rng.standard_normal(p) / math.sqrt(p))
+    y = np.where(f + rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    y[:2] = 1.0, -1.0
+    return X, y
+
+
+def separable(n=80, p=5, seed=3):
+    """Classes that the first column separates."""
+    X = np.random.default_rng(seed).standard_normal((n, p))
+    return X, np.where(X[:, 0] > 0.0, 1.0, -1.0)
+
+
+def copies(seed=5):
+    """Twelve distinct rows, each with many copies and with labels of both kinds: the shape of the titanic data."""
+    rng = np.random.default_rng(seed)
+    distinct = np.array([[a, b, c] for a in (-1.0, 0.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)])
+    X = np.repeat(distinct, rng.integers(5, 60, size=12), axis=0)
+    y = np.where(rng.random(len(X)) < 1.0 / (1.0 + np.exp(-X @ [1.0, -1.5, 0.8])), 1.0, -1.0)
+    return X, y
+
+
+def build(
+    X, y, *, c=1.0, prior=None, intercept=True, standardized=False, dual=False, seed=0, loss=None, n_blocks=None, workers=1
+):
+    """A model of hinge rows with weights ``c``, the prior on all columns but the intercept."""
+    prior = Ridge(scale=1.0) if prior is None else prior
+    y = np.asarray(y, dtype=float)
+    columns = standardize(X, np.ones(len(y)), intercept=intercept, active=standardized)
+    if standardized:
+        design = design_for(X, columns)
+    elif sp.issparse(X):
+        design = Sparse(X, np.zeros(X.shape[1]), np.ones(X.shape[1]), intercept)
+    else:
+        design = Dense.plain(np.ascontiguousarray(X, dtype=float), intercept=intercept)
+    design = (Dual() if dual else Cholesky()).coordinates(design).design
+    free = np.zeros(design.shape[1], dtype=bool)
+    free[: int(intercept)] = True
+    weight = np.broadcast_to(np.asarray(c, dtype=float), y.shape).copy()
+    blocks = Blocks(design, y, weight, n_blocks=n_blocks, workers=workers)
+    loss = Hinge() if loss is None else loss
+    return Model(blocks, loss, prior.bind(free), free, Streams.from_random_state(seed))
+
+
+def rows_of(model):
+    """All rows of the design as a dense array."""
+    return model.blocks.design.rows(np.arange(len(model.y)))
+
+
+def ridge_objective(model, beta, precision):
+    """``2 sum c max(1 - y f, 0) + beta'D beta/2``, without the library's loss."""
+    u = 1.0 - model.y * (rows_of(model) @ beta)
+    return 2.0 * float(model.c @ np.maximum(u, 0.0)) + 0.5 * float(precision @ beta**2)
+
+
+def quadratic_programme(model, precision):
+    """Minimise ``2 c'max(1 - y f, 0) + beta'D beta/2`` with Clarabel; return the coefficients.
+
+    The programme is stated in the raw columns, ``f = a + X gamma`` with ``gamma = scale * beta`` and the equation
+    ``a + shift'gamma = beta_0``, so that a sparse matrix stays sparse.
+    """
+    import clarabel
+
+    design, y, c = model.blocks.design, model.y, model.c
+    raw, slope, lead = sp.csr_matrix(design.X), 1.0 / design.scale, int(design.intercept)
+    n, p = raw.shape
+    # variables: a, gamma, beta_0 where there is an intercept, xi
+    P = np.concatenate(([0.0], precision[lead:] * slope**2, precision[:lead], np.zeros(n)))
+    q = np.concatenate((np.zeros(1 + p + lead), 2.0 * c))
+    equation = sp.hstack((np.ones((1, 1)), design.shift[None, :], -np.ones((1, lead)), sp.csr_matrix((1, n))))
+    hinge = sp.hstack((-y[:, None], -sp.diags(y) @ raw, sp.csr_matrix((n, lead)), -sp.identity(n)))
+    positive = sp.hstack((sp.csr_matrix((n, 1 + p + lead)), -sp.identity(n)))
+    A = sp.vstack((equation, hinge, positive)).tocsc()
+    right = np.concatenate(([0.0], -np.ones(n), np.zeros(n)))
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads, settings.max_iter = False, 1, 200
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(2 * n)]
+    x = np.array(clarabel.DefaultSolver(sp.diags(P).tocsc(), q, A, right, cones, settings).solve().x)
+    return np.concatenate((x[1 + p : 1 + p + lead], x[1 : 1 + p] * slope))
