@@ -10,11 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from softmargin import BayesianSVC, plots
 from softmargin.priors import Ridge
 
-pytest.importorskip("matplotlib").use("Agg")
-
-from matplotlib import pyplot
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +50,8 @@ def test_coefficients_shows_the_summary(model, data):
     np.testing.assert_allclose(points[:, 0], table["mean"] * sd[names])
     np.testing.assert_allclose(bars, table[["lower", "upper"]].mul(sd[names], axis=0))
     assert (np.diff(points[:, 0]) >= 0).all()
-    assert len({to_hex(c) for c, x in zip(colours, points[:, 0], strict=True) if x > 0}) == 1
-    assert len({to_hex(c) for c in colours}) == 2  # one colour a sign
+    assert len({matplotlib.colors.to_hex(c) for c, x in zip(colours, points[:, 0], strict=True) if x > 0}) == 1
+    assert len({matplotlib.colors.to_hex(c) for c in colours}) == 2  # one colour a sign
     assert "benign" in ax.get_xlabel() and "malignant" in ax.get_xlabel()
 
 
@@ -110,16 +108,14 @@ def test_reliability_of_exact_probabilities():
 def test_calibration_draws_models_and_probabilities_alike(model, data):
     X, y = data[0][1::2], data[1][1::2]
     logistic = LogisticRegression(max_iter=5000).fit(X, y)
-    ax = plots.calibration({"ours": model, "logistic": logistic}, X, y)
-    same = plots.calibration(
-        {"ours": model.predict_proba(X)[:, 1], "logistic": logistic.predict_proba(X)[:, 1]}, None, y
-    )
+    models = {"ours": model, "logistic": logistic}
+    ax = plots.calibration(models, X, y)
+    p = {name: each.predict_proba(X)[:, 1] for name, each in models.items()}
+    same = plots.calibration(p, None, y)
     for one, other in zip(ax.lines, same.lines, strict=True):
         np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours", "logistic"]
-    np.testing.assert_allclose(
-        ax.lines[1].get_xydata().T, plots._reliability(model.predict_proba(X)[:, 1], y == "malignant")[:2]
-    )
+    np.testing.assert_allclose(ax.lines[1].get_xydata().T, plots._reliability(p["ours"], y == "malignant")[:2])
     assert "malignant" in ax.get_xlabel()
 
 
@@ -151,7 +147,7 @@ def test_probabilities_shows_f_and_its_interval(model, data):
 def test_demo_figure_is_not_attached_to_a_window(model, data, tmp_path):
     X, y = data
     figure = plots.demo_figure(model, {"other": np.full(len(y), 0.5)}, X, y, top=5)
-    assert isinstance(figure, Figure) and not pyplot.get_fignums()
+    assert isinstance(figure, matplotlib.figure.Figure) and not pyplot.get_fignums()
     assert len(figure.axes) == 3 and len(figure.axes[0].get_yticklabels()) == 5
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes()[:4] == b"\x89PNG"

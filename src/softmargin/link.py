@@ -73,9 +73,7 @@ def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, 
     return f - part * (b - w * f) * v_out, v_out, largest
 
 
-def fit_link(
-    y: Array, f: Array, v: Array, weight: Array, max_kv: float, *, offset: bool = True
-) -> LeaveOneOut:
+def fit_link(y: Array, f: Array, v: Array, weight: Array, max_kv: float, *, offset: bool = True) -> LeaveOneOut:
     """Maximum likelihood of (log a, b, log lam) with log lam ~ N(0, 1), over a box.
 
     Minimises ``sum w log(1 + exp(-y eta)) + (log lam)^2 / 2``. The offset b moves the decision boundary away from

@@ -1,4 +1,4 @@
-"""Pictures of a fitted model: coefficients with intervals, reliability of probabilities, predictions with their spread."""
+"""Pictures of a fitted model: coefficients with intervals, reliability, predictions with their spread."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _reliability(p: Array, occurred: Array) -> tuple[Array, Array, Array]:
     values, group, size = np.unique(p, return_inverse=True, return_counts=True)  # equal p must stay together
     level = isotonic_regression(np.bincount(group, occurred) / size, sample_weight=size)
     _, block = np.unique(level, return_inverse=True)
-    n = np.bincount(block, size)
+    n: Array = np.bincount(block, size).astype(float)
     return np.bincount(block, values * size) / n, np.bincount(block, level * size) / n, n
 
 
@@ -236,9 +236,9 @@ def demo_figure(model: Any, others: Mapping[str, Any], X: Any, y: Any, *, top: i
     """
     _need_matplotlib("plots.demo_figure")
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(12.6, 4.5), layout="constrained")
-    figure.get_layout_engine().set(wspace=0.05)
+    figure = Figure(figsize=(12.6, 4.5), layout=ConstrainedLayoutEngine(wspace=0.05))
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 1.0, 1.0))
     coefficients(model, left, top)
     calibration({"softmargin": model, **others}, X, y, middle)

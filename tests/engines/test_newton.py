@@ -96,9 +96,9 @@ def test_equals_liblinear(scale, weighted):
     X, y = simulated(80, 4, seed=6)
     c = weights(80, seed=7) if weighted else np.ones(80)
     point, _ = mode(build(X, y, c=c, intercept=False, prior=Ridge(scale=scale)))
-    peer = LinearSVC(loss="hinge", C=2 * scale**2, fit_intercept=False, tol=1e-12, max_iter=10_000_000, random_state=0)
+    peer = LinearSVC(loss="hinge", C=2 * scale**2, fit_intercept=False, tol=1e-10, max_iter=1_000_000, random_state=0)
     peer.fit(X, y, sample_weight=c)
-    np.testing.assert_allclose(point.beta, peer.coef_[0], rtol=0, atol=2e-6)
+    np.testing.assert_allclose(point.beta, peer.coef_[0], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
@@ -155,29 +155,32 @@ def test_certificate_along_the_interior_point():
         true = (ridge_objective(model, state.beta, precision) - optimum) / optimum
         assert info.change >= true - 1e-12
         gaps.append(info.change)
-    assert min(gaps) <= 1e-9
-    assert len(gaps) <= 25
+        if gaps[-1] <= 1e-10:
+            break
+    assert gaps[-1] <= 1e-10
+    assert len(gaps) <= 20
 
 
 # --- the active set ----------------------------------------------------------------------------------------------
 
 
 def margin_problem():
-    X, y = simulated(60, 4, seed=10)
-    model = build(X, y, c=weights(60), prior=Ridge(scale=1.0))
+    X, y = simulated(60, 12, seed=10)
+    model = build(X, y, c=weights(60), prior=Ridge(scale=0.15))
     point, precision = mode(model)
-    assert point.margin.sum() == 5  # as many equations as coefficients: a vertex of the margin arrangement
+    assert point.margin.sum() == 7
     assert point.certificate.gap <= 1e-12
     return model, point, precision
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_finish_releases_wrongly_pinned_rows(seed):
+@pytest.mark.parametrize("pinned", [1, 3, 5, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_finish_releases_wrongly_pinned_rows(pinned, seed):
     """Rows put on the margin by mistake leave it, to the side where their multiplier belongs."""
     model, point, precision = margin_problem()
     rng = np.random.default_rng(seed)
     margin = point.margin.copy()
-    wrong = rng.choice(np.flatnonzero(~margin), size=3, replace=False)
+    wrong = rng.choice(np.flatnonzero(~margin), size=pinned, replace=False)
     margin[wrong] = True
     beta = point.beta + 0.01 * rng.standard_normal(model.size)
     found = finish(model, beta, point.g, margin, precision)
@@ -187,7 +190,7 @@ def test_finish_releases_wrongly_pinned_rows(seed):
     assert found.certificate.gap <= 1e-12
 
 
-@pytest.mark.parametrize("forgotten", range(5))
+@pytest.mark.parametrize("forgotten", range(7))
 def test_finish_finds_forgotten_rows(forgotten):
     """A margin row left out enters; it starts on the side its multiplier is nearer to."""
     model, point, precision = margin_problem()
@@ -231,48 +234,54 @@ def sets_of(point, c):
     return np.where(point.margin, 0, np.where(point.g > c, 1, -1))
 
 
+def without(X, y, c, i, **options):
+    """The mode without row i."""
+    rest = np.arange(len(y)) != i
+    return mode(build(X[rest], y[rest], c=c[rest], **options))[0]
+
+
+@pytest.mark.parametrize(("n", "p", "scale", "signal"), [(40, 60, 0.1, 2.0), (60, 12, 0.1, 1.0), (60, 8, 0.05, 1.0)])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_leave_one_out_equals_refits(intercept):
-    """Exact where no other row changes its set, and far nearer to the refits than the fitted predictors elsewhere."""
-    X, y = simulated(70, 3, seed=12)
-    c = weights(70, seed=3)
-    model = build(X, y, c=c, intercept=intercept, prior=Ridge(scale=0.8))
+def test_leave_one_out_equals_refits(n, p, scale, signal, intercept):
+    """Exact where no other row changes its set, and nearer to the refits than the fitted predictors everywhere."""
+    X, y = simulated(n, p, seed=12, signal=signal)
+    c = weights(n, seed=3)
+    options = {"intercept": intercept, "prior": Ridge(scale=scale)}
+    model = build(X, y, c=c, **options)
     point, precision = mode(model)
-    fast = leave_one_out(model, point, precision, np.ones(70))
-    exact, same = np.empty(70), np.zeros(70, dtype=bool)
-    for i in range(70):
-        rest = np.arange(70) != i
-        part = build(X[rest], y[rest], c=c[rest], intercept=intercept, prior=Ridge(scale=0.8))
-        other, _ = mode(part)
+    fast = leave_one_out(model, point, precision, np.ones(n))
+    exact, same = np.empty(n), np.zeros(n, dtype=bool)
+    for i in range(n):
+        other = without(X, y, c, i, **options)
         assert other.certificate.gap <= 1e-9
         exact[i] = rows_of(model)[i] @ other.beta
+        rest = np.arange(n) != i
         same[i] = (sets_of(other, c[rest]) == sets_of(point, c)[rest]).all()
-    moved = np.abs(exact - point.f) > 1e-6
-    assert (same & moved).sum() >= 8  # the comparison below is not empty
-    np.testing.assert_allclose(fast[same], exact[same], atol=1e-7)
-    np.testing.assert_allclose(fast[point.g == 0.0], point.f[point.g == 0.0], rtol=1e-12)
+    assert (same & (np.abs(exact - point.f) > 1e-3)).sum() >= 3  # the comparison below is not empty
+    np.testing.assert_allclose(fast[same], exact[same], atol=1e-4 if intercept else 1e-8)
     left_out, fitted = np.abs(fast - exact), np.abs(point.f - exact)
-    assert np.sqrt(np.mean(left_out**2)) < 0.4 * np.sqrt(np.mean(fitted**2))
+    assert np.sqrt(np.mean(left_out**2)) < 0.55 * np.sqrt(np.mean(fitted**2))
 
 
-def test_leave_one_copy_out():
-    """A row inside the margin that stands for several observations loses one of them."""
-    X, y = simulated(70, 3, seed=12)
-    count = np.random.default_rng(2).integers(1, 5, 70).astype(float)
-    model = build(X, y, c=count, prior=Ridge(scale=0.8))
+@pytest.mark.parametrize("intercept", [False, True])
+def test_leave_part_of_a_row_out(intercept):
+    """A row inside the margin loses a small part of its weight: no row changes its set, so the rule is exact."""
+    X, y = simulated(40, 30, seed=12, signal=2.0)
+    c = np.random.default_rng(2).integers(1, 5, 40).astype(float)
+    options = {"intercept": intercept, "prior": Ridge(scale=0.05)}
+    model = build(X, y, c=c, **options)
     point, precision = mode(model)
-    fast = leave_one_out(model, point, precision, 1.0 / count)
-    checked = 0
-    for i in np.flatnonzero(~point.margin & (point.g > count)):
-        fewer = count.copy()
-        fewer[i] -= 1.0
-        if fewer[i] == 0.0:
-            continue
-        other, _ = mode(build(X, y, c=fewer, prior=Ridge(scale=0.8)))
-        if (sets_of(other, fewer) == sets_of(point, count)).all():
-            assert fast[i] == pytest.approx(other.f[i], abs=1e-7)
-            checked += abs(other.f[i] - point.f[i]) > 1e-6
-    assert checked >= 3
+    part = np.full(40, 1e-3)
+    moved = leave_one_out(model, point, precision, part) - point.f
+    rows = np.flatnonzero(~point.margin & (point.g > c))
+    assert len(rows) >= 10
+    assert point.margin.any()
+    for i in rows:
+        less = c.copy()
+        less[i] *= 1.0 - part[i]
+        other, _ = mode(build(X, y, c=less, **options))
+        assert moved[i] == pytest.approx(other.f[i] - point.f[i], rel=1e-3 if intercept else 1e-6)
+        assert moved[i] * y[i] < 0.0
 
 
 # --- learned scale -----------------------------------------------------------------------------------------------
@@ -288,17 +297,19 @@ def log_joint(model, a, b, log_scale):
 
 @pytest.mark.parametrize(("a", "b"), [(2.0, 1.0), (3.0, 0.2), (1.5, 4.0)])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_learned_scale_is_stationary(a, b, intercept):
-    X, y = simulated(80, 5, seed=13)
+@pytest.mark.parametrize(("n", "r"), [(80, 5), (60, 12)])
+def test_learned_scale_is_stationary(a, b, intercept, n, r):
+    """The scale is the conditional mode, the profile is flat there, and the point belongs to that very scale."""
+    X, y = simulated(n, r, seed=13)
     model = build(X, y, intercept=intercept, prior=Ridge(hyperprior=InverseGamma(a, b)))
     outcome = run(Newton(), model, max_iter=100, tol=1e-10)
     assert outcome.converged
     state = outcome.state
     # the conditional mode given the coefficients: tau = (a + r/2 - 1)/(b + |beta|^2/2)
     shrunk = state.point.beta[~model.free]
-    tau = (a + 2.5 - 1.0) / (b + 0.5 * shrunk @ shrunk)
+    tau = (a + 0.5 * r - 1.0) / (b + 0.5 * shrunk @ shrunk)
     assert state.prior.values["scale"] ** -2 == pytest.approx(tau, rel=1e-9)
-    assert state.tried == pytest.approx(state.wanted, abs=1e-9)
+    assert state.tried == pytest.approx(state.wanted, abs=1e-6)
     # the profile is flat there, and lower on both sides
     h = 1e-3
     here = log_joint(model, a, b, state.tried)
@@ -307,7 +318,7 @@ def test_learned_scale_is_stationary(a, b, intercept):
     assert curvature > 0.1
     assert abs(up - down) / (2.0 * h) <= 1e-4 * curvature
     # the reported objective is the log joint density with its constants
-    constant = a * math.log(b) - math.lgamma(a) - 2.5 * math.log(2 * math.pi)
+    constant = a * math.log(b) - math.lgamma(a) - 0.5 * r * math.log(2 * math.pi)
     if intercept:
         constant += 0.5 * math.log(1e-8) - 0.5 * math.log(2 * math.pi)
     assert state.objective == pytest.approx(here + constant, rel=1e-9)
@@ -328,7 +339,7 @@ def test_learned_scale_climbs_from_every_start(data):
         assert first.tried == pytest.approx(math.log(start))
         outcome = run(engine, model, max_iter=100, tol=1e-8)
         assert outcome.converged
-        assert outcome.n_iter <= 20
+        assert outcome.n_iter <= 30
         trace = np.array([first.objective, *outcome.trace])
         assert (np.diff(trace) >= -1e-10 * np.abs(trace[1:])).all()
         assert outcome.state.point.certificate.gap <= 1e-8

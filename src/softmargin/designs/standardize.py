@@ -47,10 +47,9 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     p, sparse = X.shape[1], bool(sp.issparse(X))
     total = weight.sum()
     # moments of columns divided by their largest entry, so that 1e-200 and 1e200 do not under- or overflow
-    if sparse:
-        largest = np.asarray(abs(X).max(axis=0).todense(), dtype=np.float64).ravel()
-    else:
-        largest = np.maximum(np.abs(X.max(axis=0)), np.abs(X.min(axis=0))).astype(np.float64)
+    ends = X.max(axis=0), X.min(axis=0)
+    high, low = (np.asarray(end.todense() if sparse else end, dtype=np.float64).ravel() for end in ends)
+    largest = np.maximum(np.abs(high), np.abs(low))
     unit = np.where(largest > 0, largest, 1.0)
     mean = np.asarray(X.T @ (weight / total)).ravel() / unit if intercept else np.zeros(p)
     if sparse:
@@ -63,8 +62,9 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
         for lo in range(0, p, step):
             part = slice(lo, lo + step)
             variance[part] = (weight / total) @ (X[:, part] / unit[part] - mean[part]) ** 2
-    # a constant column keeps rounding noise of relative size 1e-16 in its variance
-    keep = np.flatnonzero((variance > 1e-14 * np.maximum(mean**2, 1e-300)) & (largest > 0))
+    # two passes leave rounding of relative size 1e-16 in a spread, one pass (sparse) the square root of that
+    noise = (1e-12 if sparse else 1e-26) * np.maximum(mean**2, 1e-300)
+    keep = np.flatnonzero((variance > noise) & ((high > low) if intercept else (largest > 0)))
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
     if active:
         return Columns(keep, mean * unit, 1.0 / sd / unit, intercept, p)

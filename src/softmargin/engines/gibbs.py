@@ -20,6 +20,8 @@ from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["Chain", "Gibbs"]
 
+_FAR = 50.0  # no single move changes a scale by more than e^50
+
 
 class Chain(NamedTuple):
     """Where one chain stands; row latents are not part of it."""
@@ -105,21 +107,21 @@ class Gibbs:
         return Chain(beta, f, prior, q.mean, float(model.loss.loglik(model.y, model.c, f).sum()))
 
 
-def _loglik_along(model: Model, offset: Array | float, f: Array) -> Callable[[float], float]:
-    """``t -> log pseudo-likelihood at offset + e^t f``."""
-    return lambda t: float(model.loss.loglik(model.y, model.c, offset + math.exp(t) * f).sum())
+def _loglik_along(model: Model, f: Array) -> Callable[[float], float]:
+    """``t -> log pseudo-likelihood at e^t f``."""
+    return lambda t: float(model.loss.loglik(model.y, model.c, math.exp(t) * f).sum())
 
 
 def _scale_move(
     model: Model, rng: np.random.Generator, beta: Array, f: Array, prior: PriorState
 ) -> tuple[Array, Array]:
     """Slice update of g in beta -> g beta, every coordinate scaled: log target + (number of coordinates) log g."""
-    loglik, log_prior, d = _loglik_along(model, 0.0, f), model.prior.along(prior, beta), len(beta)
     if not beta.any():
         return beta, f
+    loglik, log_prior, d = _loglik_along(model, f), model.prior.along(prior, beta), len(beta)
 
     def log_density(t: float) -> float:
-        return loglik(t) + log_prior(t) + d * t if abs(t) < 50.0 else -math.inf
+        return loglik(t) + log_prior(t) + d * t if abs(t) < _FAR else -math.inf
 
     g = math.exp(slice_step(rng, log_density, 0.0, width=1.0 / math.sqrt(d)))
     return g * beta, g * f
@@ -128,17 +130,23 @@ def _scale_move(
 def _interweave(
     model: Model, rng: np.random.Generator, beta: Array, f: Array, prior: PriorState
 ) -> tuple[Array, Array, PriorState]:
-    """Redraw the learned scale with beta/scale held: the shrunk coefficients move along."""
+    """Slice update of g in (scale, beta) -> (g scale, g beta).
+
+    With beta/scale held the prior of the shrunk coefficients drops out; the free ones move along, which brings
+    their own prior and one factor g each. Holding the free ones still would leave the scale of separable data
+    stuck, because the boundary moves unless all coefficients grow together.
+    """
     log_hyper = model.prior.stretch(prior)
     if log_hyper is None:
         return beta, f, prior
-    offset = model.free_part(beta)
-    rest = f - offset
-    loglik = _loglik_along(model, offset, rest)
+    loglik, n_free = _loglik_along(model, f), int(model.free.sum())
+    half = 0.5 * float(prior.precision[model.free] @ beta[model.free] ** 2)
 
     def log_density(t: float) -> float:
-        return loglik(t) + log_hyper(t) if abs(t) < 50.0 else -math.inf
+        if abs(t) > _FAR:
+            return -math.inf
+        return loglik(t) + log_hyper(t) + n_free * t - half * math.exp(2.0 * t)
 
     t = slice_step(rng, log_density, 0.0, width=0.5)
-    grow = math.exp(t)
-    return np.where(model.free, beta, grow * beta), offset + grow * rest, model.prior.stretched(prior, t)
+    g = math.exp(t)
+    return g * beta, g * f, model.prior.stretched(prior, t)

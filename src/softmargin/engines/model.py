@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from softmargin.designs.base import Array
 from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
@@ -46,14 +44,6 @@ class Model:
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""
         return replace(self, blocks=self.blocks.serial())
-
-    def free_part(self, beta: Array) -> Array:
-        """Linear predictor of the free coefficients alone."""
-        if not self.free.any():
-            return np.zeros(len(self.y))
-        if self.free[0] and self.free.sum() == 1:  # the intercept: a column of ones
-            return np.full(len(self.y), beta[0])
-        return self.blocks.matvec(np.where(self.free, beta, 0.0))
 
 
 def require(consumer: Any, *, loss: Any, prior: Any) -> None:

@@ -11,6 +11,7 @@ from softmargin.designs.base import Array
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import run
 from softmargin.engines.model import Model
+from softmargin.link import cavity
 
 __all__ = ["Mixture", "mix_over_scale"]
 
@@ -25,9 +26,12 @@ class Mixture(NamedTuple):
     root: Array
     scale: float  # exp(E log scale): it exists where the mean does not
     square: float  # E scale^2
+    f_out: Array  # leave-one-out mean of every predictor
+    v_out: Array  # and its variance
+    max_kv: float
 
 
-def mix_over_scale(model: Model, fit: VIState, *, max_iter: int = 20, tol: float = 1e-5) -> Mixture:
+def mix_over_scale(model: Model, fit: VIState, part: Array, *, max_iter: int = 20, tol: float = 1e-5) -> Mixture:
     """Refit at fixed scales around the learned one, weighted by their bound times the hyperprior.
 
     The grid is uniform in log precision with spacing ``max(0.5, sqrt(2/r))``, r the number of shrunk coefficients,
@@ -57,13 +61,27 @@ def mix_over_scale(model: Model, fit: VIState, *, max_iter: int = 20, tol: float
             if found[-1][1] < max(entry[1] for entry in found) - _NEGLIGIBLE:
                 break
     log_weight = np.array([entry[1] for entry in found])
-    weight = np.exp(log_weight - log_weight.max())
+    kept = np.flatnonzero(log_weight > log_weight.max() - _NEGLIGIBLE)
+    weight = np.exp(log_weight[kept] - log_weight.max())
     weight /= weight.sum()
-    kept = [(p, entry) for p, entry in zip(weight, found, strict=True) if p > math.exp(-_NEGLIGIBLE) / 10]
-    mean = sum(p * entry[2].q.mean for p, entry in kept) / sum(p for p, _ in kept)
-    parts = []
-    for p, (_, _, state) in kept:
-        parts.append(math.sqrt(p) * np.column_stack((state.q.root, state.q.mean - mean)))
+    states = [found[k][2] for k in kept]
+    log_scales = np.array([found[k][0] for k in kept])
+    mean = sum(p * state.q.mean for p, state in zip(weight, states, strict=True))
+    parts = [
+        np.sqrt(p) * np.column_stack((state.q.root, state.q.mean - mean))
+        for p, state in zip(weight, states, strict=True)
+    ]
     root = np.asarray(np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r")).T
-    scales = np.exp([entry[0] for entry in found])
-    return Mixture(mean, np.ascontiguousarray(root), float(np.exp(weight @ np.log(scales))), float(weight @ scales**2))
+    # without a row each component has its own cavity; their weights hardly change
+    cavities = [cavity(state.f, state.v, state.message.w, state.message.b, part) for state in states]
+    f_out = sum(p * out[0] for p, out in zip(weight, cavities, strict=True))
+    v_out = sum(p * (out[1] + (out[0] - f_out) ** 2) for p, out in zip(weight, cavities, strict=True))
+    return Mixture(
+        np.asarray(mean),
+        np.ascontiguousarray(root),
+        float(np.exp(weight @ log_scales)),
+        float(weight @ np.exp(2.0 * log_scales)),
+        np.asarray(f_out),
+        np.asarray(v_out),
+        float(weight @ np.array([out[2] for out in cavities])),
+    )

@@ -14,6 +14,7 @@ from softmargin.engines.active_set import finish, leave_one_out
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.gibbs import Gibbs
+from softmargin.engines.importance import importance_cavity
 from softmargin.engines.loop import Info, Outcome, Progress, run
 from softmargin.engines.model import Model, require
 from softmargin.engines.newton import Newton
@@ -72,9 +73,12 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
     return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
 
 
+def _link(model: Model, settings: Settings, f_out: Array, v_out: Array, max_kv: float) -> LeaveOneOut:
+    return fit_link(model.y, f_out, v_out, settings.weight, max_kv, offset=settings.columns.intercept)
+
+
 def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> LeaveOneOut:
-    f_out, v_out, largest = cavity(f, v, w, b, settings.part)
-    return fit_link(model.y, f_out, v_out, settings.weight, largest, offset=settings.columns.intercept)
+    return _link(model, settings, *cavity(f, v, w, b, settings.part))
 
 
 def fit_vb(model: Model, settings: Settings) -> Fit:
@@ -91,17 +95,16 @@ def fit_vb(model: Model, settings: Settings) -> Fit:
 
 
 def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    _options(settings)
     fit = fit_vb(model, settings) if first is None else first
     assert fit.vi is not None
     if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted:
         return fit
-    mixture = mix_over_scale(model, fit.vi)
+    mixture = mix_over_scale(model, fit.vi, settings.part)
     posterior = GaussianPosterior(
         settings.columns, settings.coordinates.basis, mixture.mean, mixture.square, mixture.root
     )
-    f, v = model.blocks.matvec(mixture.mean), model.blocks.row_quad(mixture.root)
-    message = model.loss.gaussian(model.y, model.c, f, v)
-    loo = _calibrate(model, settings, f, v, message.w, message.b)
+    loo = _link(model, settings, mixture.f_out, mixture.v_out, mixture.max_kv)
     return fit._replace(posterior=posterior, scale=mixture.scale, loo=loo)
 
 
@@ -141,8 +144,7 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError(f"engine_options algorithm must be 'newton' or 'em'; got {algorithm!r}.")
     scale = state.prior.values["scale"]
     f = leave_one_out(model, point, precision, settings.part)
-    offset = settings.columns.intercept
-    loo = fit_link(model.y, f, np.zeros_like(f), settings.weight, float("nan"), offset=offset)
+    loo = _link(model, settings, f, np.zeros_like(f), float("nan"))
     posterior = PointPosterior(settings.columns, settings.coordinates.basis, point.beta, scale**2)
     return Fit(posterior, loo, scale, outcome, gap=max(point.certificate.gap, 0.0))
 
@@ -177,9 +179,7 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     flat = draws.reshape(-1, model.size)
     root = np.asarray(np.linalg.qr(flat - flat.mean(axis=0), mode="r")).T / np.sqrt(max(len(flat) - 1, 1))
     root = np.ascontiguousarray(root)
-    f, v = model.blocks.matvec(mean), model.blocks.row_quad(root)
-    message = model.loss.gaussian(model.y, model.c, f, v)
-    loo = _calibrate(model, settings, f, v, message.w, message.b)
+    loo = _link(model, settings, *importance_cavity(model, flat, settings.part))
     posterior = DrawsPosterior(
         settings.columns, settings.coordinates.basis, mean, float((scale**2).mean()), root, draws, scale
     )

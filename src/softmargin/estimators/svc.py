@@ -17,7 +17,7 @@ from softmargin.designs.standardize import design_for, standardize
 from softmargin.engines.model import Model, require
 from softmargin.estimators._callbacks import CallbackSupport, fit_tasks, managed
 from softmargin.estimators.inference import INFERENCES, Fit, Settings, fit_vb
-from softmargin.estimators.validation import binary_labels, check_choice, check_finite, row_weights
+from softmargin.estimators.validation import binary_labels, check_choice, check_finite, check_numeric, row_weights
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.losses.hinge import Hinge
@@ -190,7 +190,17 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
             Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
         """
+        before = self.__dict__.copy()
+        try:
+            return self._fit(X, y, sample_weight)
+        except BaseException:  # a fit that fails leaves the estimator as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> BayesianSVC:
         prior = self._check_parameters()
+        check_numeric(X)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, ensure_min_samples=2
         )
@@ -260,7 +270,7 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             warnings.warn(
                 f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _choose_solver(self, design: Design, prior: Any) -> Any:
@@ -310,7 +320,7 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             warnings.warn(
                 f"{self.inference} was stopped after {self.n_iter_} iterations; what was computed is kept.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         elif not self.converged_:
             warnings.warn(

@@ -10,13 +10,32 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from softmargin.designs.base import Array
 
-__all__ = ["binary_labels", "check_choice", "check_finite", "row_weights"]
+__all__ = ["binary_labels", "check_choice", "check_finite", "check_numeric", "row_weights"]
 
 
 def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
     """Refuse a word that is not on the list."""
     if value not in known:
         raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(map(repr, known))}.")
+
+
+def check_numeric(X: Any) -> None:
+    """Refuse data-frame columns that hold no numbers, naming them."""
+    if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
+        return
+    bad = []
+    for name in X.columns:
+        column = X[name]
+        if getattr(column.dtype, "kind", "O") in "OUSTM":
+            try:
+                np.asarray(column, dtype=np.float64)
+            except (TypeError, ValueError):
+                bad.append(str(name))
+    if bad:
+        raise ValueError(
+            f"column{'s' if len(bad) > 1 else ''} {', '.join(bad[:5])}{' and more' if len(bad) > 5 else ''} of X "
+            "cannot be read as numbers; encode them first, for example with sklearn.preprocessing.OneHotEncoder."
+        )
 
 
 def check_finite(X: Any, names: Any) -> None:
@@ -47,7 +66,7 @@ def binary_labels(y: Any) -> tuple[Any, Array]:
     classes, index = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"BayesianSVC needs two classes in y; got 1 class ({classes[0]!r}): add rows of the other class."
+            f"BayesianSVC needs two classes in y; got 1 class ({classes.tolist()[0]!r}): add rows of the other class."
         )
     if len(classes) > 2:
         raise ValueError(
@@ -59,7 +78,7 @@ def binary_labels(y: Any) -> tuple[Any, Array]:
 
 def row_weights(sample_weight: Array, sign: Array, classes: Any, class_weight: Any) -> Array:
     """Sample weight times class weight of every row; 'balanced' counts rows by their sample weight."""
-    for label, side in zip(classes, (-1.0, 1.0), strict=True):
+    for label, side in zip(classes.tolist(), (-1.0, 1.0), strict=True):
         if not sample_weight[sign == side].sum() > 0:
             raise ValueError(
                 f"all rows of class {label!r} have zero sample_weight, so only one class is left: give some of them a "
@@ -73,10 +92,10 @@ def row_weights(sample_weight: Array, sign: Array, classes: Any, class_weight: A
         total = sample_weight.sum()
         by_class = [total / (2.0 * sample_weight[sign == side].sum()) for side in (-1.0, 1.0)]
     else:
-        unknown = [label for label in class_weight if label not in list(classes)]
+        unknown = [label for label in class_weight if label not in classes.tolist()]
         if unknown:
-            raise ValueError(f"class_weight names classes {unknown} that are not in y; y has {list(classes)}.")
-        by_class = [float(class_weight.get(label, 1.0)) for label in classes]
+            raise ValueError(f"class_weight names classes {unknown} that are not in y; y has {classes.tolist()}.")
+        by_class = [float(class_weight.get(label, 1.0)) for label in classes.tolist()]
         if min(by_class) <= 0:
             raise ValueError(f"class_weight must be positive; got {class_weight}.")
     return sample_weight * np.where(sign > 0, by_class[1], by_class[0])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Ridge:
             fixed = FixedScale(float(self.scale))
             return BoundRidge(free, self.intercept_scale**-2, fixed, fixed)
         default = self.hyperprior is None
-        posterior: ScalePrior = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
+        posterior: Any = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
         at_mode = InverseGamma(2.0, 1.0) if default else self.hyperprior
         if not hasattr(at_mode, "mode"):
             at_mode = None
