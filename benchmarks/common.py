@@ -30,8 +30,12 @@ Split = tuple[Any, Any, Any, Any]  # X_train, X_test, y_train, y_test
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The options that every comparison has."""
     options = argparse.ArgumentParser(description=description)
-    options.add_argument("--quick", action="store_true", help="small sizes; printed, not written unless --output is given")
-    options.add_argument("--output", type=Path, metavar="FILE", help=f"page to write the table into (default: {PAGE.name})")
+    options.add_argument(
+        "--quick", action="store_true", help="small sizes; printed, not written unless --output is given"
+    )
+    options.add_argument(
+        "--output", type=Path, metavar="FILE", help=f"page to write the table into (default: {PAGE.name})"
+    )
     return options
 
 
@@ -104,11 +108,15 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def cpu(function: Callable[[], T]) -> tuple[T, float]:
-    """The answer of a call and the CPU seconds it took."""
-    begun = time.process_time()
-    answer = function()
-    return answer, time.process_time() - begun
+def cpu(function: Callable[[], T], least: float = 0.0) -> tuple[T, float]:
+    """The answer of a call and its CPU seconds: the mean of calls repeated until they took ``least`` seconds in all."""
+    calls, begun = 0, time.process_time()
+    while True:
+        answer = function()
+        calls += 1
+        total = time.process_time() - begun
+        if total >= least:
+            return answer, total / calls
 
 
 def warm_up() -> None:

@@ -19,6 +19,7 @@ from softmargin.priors import Ridge
 
 WANTED = 1e-6  # relative suboptimality
 VARIANCES = (0.05, 0.5, 5.0)
+SHORT = 0.2  # fits shorter than these seconds are repeated
 
 
 def objective(X: Any, y: Any, b: Any, variance: float) -> float:
@@ -31,7 +32,7 @@ def ours(X: Any, y: Any, variance: float) -> tuple[BayesianSVC, float]:
     model = BayesianSVC(
         prior=Ridge(scale=variance**0.5), inference="map", learning_rate=1.0, fit_intercept=False, standardize=False
     )
-    return common.cpu(lambda: model.fit(X, y))
+    return common.cpu(lambda: model.fit(X, y), SHORT)
 
 
 def linear_svc(X: Any, y: Any, variance: float, lowest: float, most: float) -> tuple[float | None, float]:
@@ -50,7 +51,9 @@ def linear_svc(X: Any, y: Any, variance: float, lowest: float, most: float) -> t
             machine, seconds = common.cpu(lambda machine=machine, n=sweeps: machine.set_params(max_iter=n).fit(X, y))
             found = objective(X, y, machine.coef_[0], variance) / lowest - 1.0
         if found <= WANTED:
-            return found, seconds
+            return found, common.cpu(lambda machine=machine: machine.fit(X, y), SHORT)[
+                1
+            ] if seconds < SHORT else seconds
     return found, seconds
 
 
@@ -92,7 +95,7 @@ def main() -> None:
     options = common.parser(__doc__)
     options.add_argument("--limit", type=float, default=60.0, help="seconds for one solve of a peer")
     options = options.parse_args()
-    limit = 10.0 if options.quick else options.limit
+    limit = 3.0 if options.quick else options.limit
     common.warm_up()
     rows = []
     with common.one_thread():

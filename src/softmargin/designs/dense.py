@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,10 @@ from softmargin.designs.base import Array
 
 __all__ = ["Dense"]
 
+_SLAB = 65536  # numbers in a slab: half a megabyte, which stays in the second-level cache
 
-@njit(cache=True, nogil=True)
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _fill(X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, out: Any) -> None:
     """Write the standardized rows lo..hi, with ``lead`` columns of ones in front."""
     p = X.shape[1]
@@ -25,7 +28,7 @@ def _fill(X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, out: Any)
             row[lead + j] = (X[i, j] - shift[j]) * scale[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _fill_weighted(
     X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, w: Any, b: Any, out: Any, c: Any
 ) -> None:
@@ -84,17 +87,30 @@ class Dense:
         slopes = (self.X[lo:hi].T @ b - self.shift * total) * self.scale
         return np.concatenate(([total], slopes)) if self.intercept else slopes
 
+    def _slabs(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """Ranges of rows whose standardized copy stays in the cache."""
+        size = max(16, _SLAB // max(self.shape[1], 1))
+        for start in range(lo, hi, size):
+            yield start, min(start + size, hi)
+
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
         lo, hi = self._range(lo, hi)
-        buffer = np.empty((hi - lo, self.shape[1]))
-        c = np.zeros(self.shape[1])
-        _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), lo, hi, w, b, buffer, c)
-        return buffer.T @ buffer, c  # one buffer on both sides: NumPy calls dsyrk
+        q = self.shape[1]
+        A, c = np.zeros((q, q)), np.zeros(q)
+        for start, stop in self._slabs(lo, hi):
+            buffer = np.empty((stop - start, q))
+            at = slice(start - lo, stop - lo)
+            _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), start, stop, w[at], b[at], buffer, c)
+            A += buffer.T @ buffer  # one buffer on both sides: NumPy calls dsyrk
+        return A, c
 
     def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
-        product = self._standardized(lo, hi) @ root
-        return np.einsum("ij,ij->i", product, product)
+        out = np.empty(hi - lo)
+        for start, stop in self._slabs(lo, hi):
+            product = self._standardized(start, stop) @ root
+            np.einsum("ij,ij->i", product, product, out=out[start - lo : stop - lo])
+        return out
 
     def _slopes(self, lo: int = 0, hi: int | None = None) -> Array:
         return self._standardized(*self._range(lo, hi))[:, int(self.intercept) :]

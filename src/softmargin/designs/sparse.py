@@ -13,7 +13,7 @@ from softmargin.designs.base import Array
 __all__ = ["Sparse"]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gram(data: Any, indices: Any, indptr: Any, lo: int, hi: int, w: Any, b: Any, A: Any, c: Any, xw: Any) -> None:
     """Upper triangle of X'diag(w)X, X'b and X'w over the rows lo..hi of a CSR matrix with sorted indices."""
     for i in range(lo, hi):
@@ -29,7 +29,7 @@ def _gram(data: Any, indices: Any, indptr: Any, lo: int, hi: int, w: Any, b: Any
                 row[indices[t]] += left * data[t]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _quad(data: Any, indices: Any, indptr: Any, lo: int, hi: int, root: Any, base: Any, out: Any) -> None:
     """Squared length of ``base + sum_j x_ij root_j`` for the rows lo..hi."""
     q = root.shape[1]

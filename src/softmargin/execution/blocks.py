@@ -16,7 +16,7 @@ from softmargin.designs.base import Array, Design
 __all__ = ["Blocks", "Cell", "TreeSum", "one_blas_thread"]
 
 T = TypeVar("T")
-_TARGET = 65536  # numbers in a dense cell: half a megabyte, which stays in the second-level cache
+_CELL = 2048  # rows of a cell: fixed, because cells are the unit of randomness and of summation
 
 
 @lru_cache(maxsize=1)
@@ -95,8 +95,7 @@ class Blocks:
         self.design, self.workers = design, workers
         self.y, self.weight = nothing if y is None else y, nothing if weight is None else weight
         n = design.shape[0]
-        size = 1 << max(8, min(12, (_TARGET // max(design.shape[1], 1)).bit_length() - 1))
-        self.cells = [Cell(k, lo, min(lo + size, n)) for k, lo in enumerate(range(0, n, size))]
+        self.cells = [Cell(k, lo, min(lo + _CELL, n)) for k, lo in enumerate(range(0, n, _CELL))]
         groups = min(len(self.cells), n_blocks or workers)
         self._groups = [list(g) for g in np.array_split(np.arange(len(self.cells)), groups)]
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None

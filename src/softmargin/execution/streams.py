@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 __all__ = ["Purpose", "Streams"]
+
+_local = threading.local()
 
 
 class Purpose(IntEnum):
@@ -44,7 +47,19 @@ class Streams:
         return cls((int(words[0]) << 32 | int(words[1]), int(words[2]) << 32 | int(words[3])))
 
     def at(self, purpose: Purpose, *, chain: int = 0, iteration: int = 0, cell: int = 0) -> np.random.Generator:
-        """Return the generator of one address."""
+        """Return the generator of one address.
+
+        A thread has one generator per purpose, moved to the address asked for: it is good until the same thread
+        asks for another address of the same purpose.
+        """
+        generators = _local.__dict__.setdefault("generators", {})
+        if purpose not in generators:
+            philox = np.random.Philox(0)
+            generators[purpose] = (np.random.Generator(philox), philox, philox.state)
+        generator, philox, state = generators[purpose]
+        state["state"]["key"][:] = self.key
         # the lowest counter word is left to the generator: it counts the numbers drawn at this address
-        counter = [0, cell, iteration, chain << 8 | int(purpose)]
-        return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
+        state["state"]["counter"][:] = (0, cell, iteration, chain << 8 | int(purpose))
+        state["buffer_pos"], state["has_uint32"] = 4, 0
+        philox.state = state
+        return generator

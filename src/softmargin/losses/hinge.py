@@ -20,7 +20,7 @@ _SD_FLOOR = 1e-10  # a predictor is never known better than this, which keeps ph
 _LATENT_FLOOR = 1e-14
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _expect(y: Any, c: Any, f: Any, v: Any, w: Any, b: Any, bound: Any) -> None:
     for i in range(len(y)):
         u = 1.0 - y[i] * f[i]
@@ -30,7 +30,7 @@ def _expect(y: Any, c: Any, f: Any, v: Any, w: Any, b: Any, bound: Any) -> None:
         bound[i] = -c[i] * (u + root)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gaussian(y: Any, c: Any, f: Any, v: Any, w: Any, b: Any, bound: Any) -> None:
     for i in range(len(y)):
         m = 1.0 - y[i] * f[i]
@@ -57,7 +57,7 @@ def _gaussian(y: Any, c: Any, f: Any, v: Any, w: Any, b: Any, bound: Any) -> Non
         bound[i] = -2.0 * c[i] * mean
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _draw(y: Any, c: Any, f: Any, normal: Any, uniform: Any, w: Any, b: Any) -> None:
     """Latent lam with 1/lam ~ inverse Gaussian(c/|u|, c^2): Michael, Schucany and Haas, written for lam itself.
 
@@ -68,15 +68,19 @@ def _draw(y: Any, c: Any, f: Any, normal: Any, uniform: Any, w: Any, b: Any) -> 
         v = c[i] * abs(1.0 - y[i] * f[i])
         half = 0.5 * normal[i] * normal[i]
         large = v + half + math.sqrt(half * (2.0 * v + half))
-        latent = large if uniform[i] * (large + v) <= large else v * (v / large)
-        w[i] = c[i] * c[i] / max(latent, _LATENT_FLOOR)
-        b[i] = y[i] * (w[i] + c[i])
+        small = v * (v / large)
+        latent = large if uniform[i] * (large + v) <= large else small  # a select, not a branch: the loop vectorises
+        latent = latent if latent > _LATENT_FLOOR else _LATENT_FLOOR
+        weight = c[i] * c[i] / latent
+        w[i] = weight
+        b[i] = y[i] * (weight + c[i])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _loglik(y: Any, c: Any, f: Any, out: Any) -> None:
     for i in range(len(y)):
-        out[i] = -2.0 * c[i] * max(1.0 - y[i] * f[i], 0.0)
+        u = 1.0 - y[i] * f[i]
+        out[i] = -2.0 * c[i] * (u if u > 0.0 else 0.0)
 
 
 @dataclass(frozen=True)
