@@ -1,0 +1,181 @@
+"""Bad input gets one clear sentence and changes nothing; awkward input gets an answer."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from softmargin import BayesianSVC
+from softmargin.priors import HalfCauchy, InverseGamma, Ridge
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 4))
+Y = np.where(X[:, 0] + rng.normal(size=60) > 0, "b", "a")
+FRAME = pd.DataFrame(X, columns=["age", "dose", "size", "time"])
+INFERENCES = ["map", "vb", "meanfield", "gibbs"]
+
+
+def with_value(row, column, value):
+    frame = FRAME.copy()
+    frame.loc[row, column] = value
+    return frame
+
+
+CASES = {
+    "one class": ({}, X, ["a"] * 60, None, "two classes in y; got 1 class"),
+    "no rows": ({}, np.zeros((0, 3)), [], None, "0 sample"),
+    "no columns": ({}, np.zeros((4, 0)), Y[:4], None, "0 feature"),
+    "nan": ({}, with_value(3, "dose", np.nan), Y, None, "NaN in column dose; impute"),
+    "inf": ({}, with_value(3, "size", np.inf), Y, None, "infinity in column size"),
+    "text": ({}, FRAME.assign(dose="high"), Y, None, "column dose of X cannot be read as numbers"),
+    "lengths": ({}, X, Y[:50], None, "inconsistent numbers of samples"),
+    "weight length": ({}, X, Y, np.ones(50), "sample_weight"),
+    "negative weight": ({}, X, Y, -np.ones(60), "Negative values"),
+    "class without weight": ({}, X, Y, (Y == "a") * 1.0, "all rows of class 'b' have zero sample_weight"),
+    "three classes": ({}, X, np.arange(60) % 3, None, "got 3 classes"),
+    "continuous": ({}, X, X[:, 1], None, "continuous"),
+    "prior": ({"prior": "ridgee"}, X, Y, None, "unknown prior 'ridgee'; choose one of 'ridge'"),
+    "prior object": ({"prior": 3.0}, X, Y, None, "or a prior object; got 3.0"),
+    "inference": ({"inference": "vi"}, X, Y, None, "unknown inference 'vi'; choose one of 'map', 'vb'"),
+    "solver": ({"solver": "lu"}, X, Y, None, "unknown solver 'lu'; choose one of 'auto', 'cholesky', 'dual'"),
+    "probability": ({"probability": True}, X, Y, None, "unknown probability True"),
+    "likelihood": ({"likelihood": "cauchy"}, X, Y, None, "unknown likelihood 'cauchy'"),
+    "rate": ({"learning_rate": 0.0}, X, Y, None, "learning_rate must be a positive number or 'auto'; got 0.0"),
+    "chains": ({"chains": 0}, X, Y, None, "chains must be an integer of at least 1; got 0"),
+    "tol": ({"tol": -1.0}, X, Y, None, "tol must be a positive number"),
+    "options": ({"engine_options": {"steps": 3}}, X, Y, None, r"unknown engine_options \['steps'\]"),
+    "class weight": ({"class_weight": {"z": 2.0}}, X, Y, None, r"names classes \['z'\] that are not in y"),
+    "half-Cauchy mode": (
+        {"inference": "map", "prior": Ridge(hyperprior=HalfCauchy())}, X, Y, None, "degenerates at zero",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_sentence_and_nothing_changed(case):
+    parameters, data, y, weight, message = CASES[case]
+    model = BayesianSVC().fit(FRAME, Y)
+    before = {key: value for key, value in vars(model).items() if key.endswith("_")}
+    data_before = data.copy()
+    model.set_params(**parameters)
+    with pytest.raises(ValueError, match=message) as error:
+        model.fit(data, y, sample_weight=weight)
+    assert "\n" not in str(error.value).strip() or case in ("no rows", "no columns")
+    after = {key: value for key, value in vars(model).items() if key.endswith("_")}
+    assert after.keys() == before.keys() and all(after[key] is before[key] for key in before)
+    pd.testing.assert_frame_equal(pd.DataFrame(data), pd.DataFrame(data_before))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan, "auto"])
+def test_prior_scale_is_checked(value):
+    with pytest.raises(ValueError, match="scale must be a positive number or 'learn'"):
+        Ridge(scale=value)
+
+
+def test_hyperprior_is_checked():
+    with pytest.raises(ValueError, match="a > 0 and b > 0"):
+        InverseGamma(0.0, 1.0)
+
+
+def test_prediction_input_is_checked():
+    with pytest.raises(NotFittedError):
+        BayesianSVC().predict(X)
+    model = BayesianSVC().fit(FRAME, Y)
+    with pytest.raises(ValueError, match="feature"):
+        model.predict(FRAME.iloc[:, :2])
+    with pytest.raises(ValueError, match="NaN in column dose"):
+        model.predict(with_value(0, "dose", np.nan))
+
+
+def test_a_point_has_no_spread():
+    model = BayesianSVC(inference="map").fit(X, Y)
+    for call in (lambda: model.decision_function(X, return_std=True), lambda: model.sample(X), model.to_arviz):
+        with pytest.raises(ValueError, match="inference='map' gives a point; fit with inference='vb' or 'gibbs'"):
+            call()
+    assert list(model.summary().columns) == ["mean"]
+
+
+def quiet_fit(inference, X, y, **kwargs):
+    weight = kwargs.pop("sample_weight", None)
+    model = BayesianSVC(inference=inference, draws=60, warmup=60, chains=2, random_state=0, **kwargs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        model.fit(X, y, sample_weight=weight)
+    p = model.predict_proba(X)
+    assert np.isfinite(p).all() and (p >= 0).all() and np.isfinite(model.coef_).all()
+    return model
+
+
+@pytest.mark.parametrize("inference", INFERENCES)
+class TestAwkwardInput:
+    def test_constant_columns(self, inference):
+        wide = np.column_stack([X, np.full(60, 7.3), np.zeros(60)])
+        model = quiet_fit(inference, wide, Y)
+        plain = quiet_fit(inference, X, Y)
+        assert (model.coef_[0, 4:] == 0).all()
+        np.testing.assert_array_equal(model.coef_[0, :4], plain.coef_[0])
+
+    def test_only_constant_columns(self, inference):
+        assert (quiet_fit(inference, np.ones((60, 2)), Y).coef_ == 0).all()
+
+    def test_duplicated_columns(self, inference):
+        model = quiet_fit(inference, np.column_stack([X, X]), Y)
+        if inference != "gibbs":
+            np.testing.assert_allclose(model.coef_[0, :4], model.coef_[0, 4:], rtol=1e-5, atol=1e-8)
+        assert model.score(np.column_stack([X, X]), Y) > 0.65
+
+    def test_separable_with_learned_scale(self, inference):
+        y = np.sign(X[:, 0])
+        assert quiet_fit(inference, X, y).score(X, y) == 1.0
+
+    def test_two_rows(self, inference):
+        assert quiet_fit(inference, X[:2], [0, 1]).score(X[:2], [0, 1]) == 1.0
+
+    def test_many_more_columns_than_rows(self, inference):
+        wide = np.random.default_rng(1).normal(size=(20, 5000))
+        y = np.sign(wide[:, 0])
+        wide += 0.3 * y[:, None]
+        model = quiet_fit(inference, wide, y)
+        assert model.score(wide, y) == 1.0 and model.loo_.error == 0.0
+
+    def test_units_do_not_matter(self, inference):
+        units = 2.0 ** np.array([-40, 40, 0, -10])  # exact, or rounding would grow along a chain
+        model, plain = quiet_fit(inference, X * units, Y), quiet_fit(inference, X, Y)
+        np.testing.assert_allclose(model.coef_[0] * units, plain.coef_[0], rtol=1e-4, atol=1e-6)
+
+    def test_far_from_zero(self, inference):
+        model, plain = quiet_fit(inference, X + 1e6, Y), quiet_fit(inference, X, Y)
+        if inference == "gibbs":  # rounding grows along a chain: only the distribution is the same
+            assert (model.predict(X + 1e6) == plain.predict(X)).mean() > 0.9
+        else:
+            np.testing.assert_allclose(model.coef_[0], plain.coef_[0], rtol=1e-2, atol=1e-3)
+
+    @pytest.mark.parametrize("heavy", [1e6, 1e-6])
+    def test_extreme_weights(self, inference, heavy):
+        model = quiet_fit(inference, X, Y, sample_weight=np.where(Y == "a", heavy, 1.0))
+        assert set(model.predict(X)) == {"a" if heavy > 1 else "b"}
+
+    def test_a_handful_of_distinct_rows(self, inference):
+        few = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        index = np.random.default_rng(2).integers(0, 4, size=400)
+        y = np.where(np.random.default_rng(3).random(400) < np.array([0.1, 0.4, 0.6, 0.9])[index], 1, 0)
+        model = quiet_fit(inference, few[index], y)
+        assert model.score(few[index], y) > 0.7
+
+
+def test_constant_columns_are_named():
+    with pytest.warns(UserWarning, match=r"1 constant column\(s\) .* coefficient 0: dull"):
+        BayesianSVC().fit(FRAME.assign(dull=1.0), Y)
+
+
+def test_one_convergence_warning_with_the_number():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        BayesianSVC(max_iter=2, tol=1e-12, learning_rate=1.0).fit(X, Y)
+    messages = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    assert len(messages) == 1 and "after 2 iterations" in messages[0] and "raise max_iter" in messages[0]
