@@ -105,6 +105,7 @@ def one_thread() -> Iterator[None]:
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("ignore", message=".*constant column")
         yield
 
 

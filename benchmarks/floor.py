@@ -1,7 +1,7 @@
 """How close a Gibbs sweep is to its floor: the weighted Gram matrix that no sweep can do without.
 
-10,000 sweeps of one chain on spam against 10,000 times "scale the rows, multiply" (dsyrk) in the same process, on one thread; and
-the memory that a fit takes beyond its data.
+10,000 sweeps of one chain on spam against 10,000 times "scale the rows, multiply" (dsyrk) in the same process, on one
+thread; and the memory that a fit takes beyond its data.
 """
 
 from __future__ import annotations

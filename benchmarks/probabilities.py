@@ -1,7 +1,7 @@
 """Class probabilities: test log loss and error of BayesianSVC() against calibrated and searched peers.
 
-The given splits of the Raetsch sets and random splits of spam. Peers see standardized columns; their C is searched once for each
-training set by 5-fold cross-validation over 8 values, then they are calibrated by 5-fold cross-validation.
+The given splits of the Raetsch sets and random splits of spam. Peers see standardized columns; their C is searched once
+for each training set by 5-fold cross-validation over 8 values, then they are calibrated by 5-fold cross-validation.
 """
 
 from __future__ import annotations

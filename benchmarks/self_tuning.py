@@ -1,7 +1,7 @@
 """Error without a grid: BayesianSVC() against a searched LinearSVC and a searched logistic regression.
 
-The simulation of Luts and Ormerod (2014), section 4.2, with new coefficients in every replicate, and random splits of spam.
-The balanced error is the mean of the error rates of the two classes on the test rows.
+The simulation of Luts and Ormerod (2014), section 4.2, with new coefficients in every replicate, and random splits of
+spam. The balanced error is the mean of the error rates of the two classes on the test rows.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def searched_logistic(X: Any, y: Any) -> Any:
 
 METHODS: dict[str, Callable[[Any, Any], Any]] = {
     "softmargin": lambda X, y: BayesianSVC().fit(X, y),
-    "LinearSVC, C searched": searched_svc,
-    "LogisticRegressionCV": searched_logistic,
+    "LinearSVC": searched_svc,
+    "logistic": searched_logistic,
 }
 
 
@@ -90,8 +90,8 @@ def main() -> None:
         rows.append(compare("spam", common.random_splits(X, y, splits)))
     names = list(METHODS)
     columns = [
-        "set", *(f"{name}: balanced error %" for name in names), *(f"difference to {name}" for name in names[1:]),
-        *(f"{name}: CPU ms" for name in names), "quickest peer / softmargin",
+        "set", *(f"{name}, error %" for name in names), *(f"difference to {name}" for name in names[1:]),
+        *(f"{name}, ms" for name in names), "quicker peer / softmargin",
     ]  # fmt: skip
     note = f"{replicates} training sets a cell and {splits} splits of spam; differences with their standard errors."
     common.publish("self_tuning", f"{common.markdown(columns, rows)}\n\n{note}", options)

@@ -1,7 +1,7 @@
 """Standard deviations of the Gaussian approximation against long chains of exact draws.
 
-For every coefficient: sd(vb) / sd(gibbs) and |mean(vb) - mean(gibbs)| / sd(gibbs), with the default learning rate and with that of
-the papers. The Monte Carlo error of the means is at most 1 / sqrt(smallest ess) standard deviations.
+For every coefficient: sd(vb) / sd(gibbs) and |mean(vb) - mean(gibbs)| / sd(gibbs), with the default learning rate and
+with that of the papers. The Monte Carlo error of the means is at most 1 / sqrt(smallest ess) standard deviations.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def compare(name: str, X: Any, y: Any, rate: float | str, draws: int) -> tuple[A
     ratio = approximate["sd"] / exact["sd"]
     shift = (approximate["mean"] - exact["mean"]).abs() / exact["sd"]
     row = (
-        name, str(rate), vb.learning_rate_, ratio.median(), ratio.min(), ratio.max(), shift.max(), vb.scale_, gibbs.scale_,
-        int(exact["ess"].min()), f"{exact['r_hat'].max():.3f}", seconds, spent,
+        name, str(rate), vb.learning_rate_, ratio.median(), ratio.min(), ratio.max(), shift.max(), vb.scale_,
+        gibbs.scale_, int(exact["ess"].min()), f"{exact['r_hat'].max():.3f}", seconds, spent,
     )  # fmt: skip
     print(*map(common.number, row), flush=True)
     return row

@@ -139,7 +139,7 @@ def test_probabilities_shows_f_and_its_interval(model, data):
         np.testing.assert_allclose(points.get_offsets(), np.column_stack((f, p))[rows])
         ends = np.array([segment[:, 0] for segment in bars.get_segments()])
         np.testing.assert_allclose(ends, np.column_stack((f - 1.96 * sd, f + 1.96 * sd))[rows])
-    assert len(ax.get_legend().get_texts()) == 3
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["benign", "malignant"]
     with pytest.raises(ValueError, match="inference='map'"):
         plots.probabilities(BayesianSVC(inference="map").fit(X, y), X, y)
 

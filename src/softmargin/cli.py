@@ -89,7 +89,7 @@ def _demo(folder: Path) -> int:
     except ImportError:
         print("\nNo picture: it needs matplotlib, which pip install 'softmargin[demo]' installs.", file=sys.stderr)
         return 0
-    figure.savefig(folder / _PICTURE, dpi=110)
+    figure.savefig(folder / _PICTURE, dpi=110, pil_kwargs={"optimize": True})
     print(f"\nPicture: {folder / _PICTURE}")
     return 0
 

@@ -197,10 +197,6 @@ def probabilities(model: Any, X: Any, y: Any, ax: Any = None) -> Any:
     ax.set_xscale("asinh", linear_width=1.0)  # rows far from the boundary do not squeeze those near it
     reach = float((np.abs(f) + 1.96 * sd).max())
     ax.axhline(0.5, color=_INK, lw=0.8, zorder=1)
-    if model.probability == "calibrated":
-        grid = np.sinh(np.linspace(-np.arcsinh(reach), np.arcsinh(reach), 400))
-        known = model.loo_.link.probability(grid, np.zeros_like(grid))
-        ax.plot(grid, known, color=_GREY, lw=1.2, ls="--", zorder=1, label="if f were known")
     for label, colour, marker in zip(model.classes_, (_BLUE, _RED), ("o", "^"), strict=True):
         rows = y == label
         ax.hlines(p[rows], (f - 1.96 * sd)[rows], (f + 1.96 * sd)[rows], colors=colour, lw=1.0, alpha=0.25, zorder=2)
@@ -211,7 +207,7 @@ def probabilities(model: Any, X: Any, y: Any, ax: Any = None) -> Any:
     ax.set_xticks([], minor=True)
     ax.set(xlim=(-reach, reach), ylim=(-0.04, 1.04))
     _finish(ax, "f, with its 95 % interval", f"predicted probability of {model.classes_[1]}")
-    ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(0.0, 0.8), borderaxespad=0.2)
+    ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(0.0, 0.8), handletextpad=0.2)
     return ax
 
 

@@ -201,7 +201,7 @@ def test_bound_is_below_the_evidence(prior):
     bound = fitted(model).bound
     mean_field = run(MeanField(), model, max_iter=300, tol=1e-14).trace[-1]
     assert mean_field + 0.05 < bound < evidence
-    assert evidence - bound < (0.02 if hyperprior_of(prior) is None else 0.25)
+    assert evidence - bound < (0.05 if hyperprior_of(prior) is None else 0.4)
 
 
 def test_bound_is_below_the_evidence_with_intercept():
@@ -275,6 +275,60 @@ def test_stress(part):
         if not (finite and outcome.converged and (np.diff(trace) >= -2e-11 * np.abs(trace[1:])).all()):
             failures.append((k, X.shape, outcome.n_iter, float(np.diff(trace).min())))
     assert not failures
+
+
+def edge_case(name):
+    """Columns, labels and weights of a case that breaks careless algorithms."""
+    rng = np.random.default_rng(9)
+    X, y = simulated(40, 3, seed=9)
+    c = np.ones(40)
+    if name == "one class":
+        y = np.ones(40)
+    elif name in ("one row", "two rows"):
+        n = 1 if name == "one row" else 2
+        X, y, c = X[:n], y[:n], c[:n]
+    elif name == "zero column":
+        X[:, 1] = 0.0
+    elif name == "huge column":
+        X[:, 1] *= 1e6
+    elif name == "tiny column":
+        X[:, 1] *= 1e-6
+    elif name == "uneven weights":
+        c = 10.0 ** rng.uniform(-4, 4, 40)
+    elif name == "large weights":
+        c = np.full(40, 1e4)
+    elif name == "small weights":
+        c = np.full(40, 1e-4)
+    elif name == "many copies":
+        X, y, c = np.repeat(X, 200, axis=0), np.repeat(y, 200), np.repeat(c, 200)
+    elif name == "outlier":
+        X[0] = 1e4
+    elif name == "one against many":
+        X = rng.standard_normal((200, 3))
+        y, c = np.where(np.arange(200) == 0, 1.0, -1.0), np.ones(200)
+    elif name == "contradictory copies":
+        X, y, c = np.concatenate((X, X)), np.concatenate((y, -y)), np.ones(80)
+    return X, y, c
+
+
+EDGE_CASES = (
+    "one class", "one row", "two rows", "zero column", "huge column", "tiny column", "uneven weights", "large weights",
+    "small weights", "many copies", "outlier", "one against many", "contradictory copies",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prior", ["fixed", "half-Cauchy"])
+@pytest.mark.parametrize("name", EDGE_CASES)
+def test_edge_cases(name, prior):
+    X, y, c = edge_case(name)
+    engine, model = GaussianVI(), build(X, y, c=c, prior=PRIORS[prior])
+    outcome = run(engine, model, max_iter=100, tol=1e-8)
+    trace = np.array([engine.init(model).bound, *outcome.trace])
+    assert np.isfinite(trace).all()
+    assert np.isfinite(outcome.state.q.mean).all()
+    assert (outcome.state.v > 0.0).all()
+    assert outcome.converged
+    assert (np.diff(trace) >= -2e-11 * np.abs(trace[1:])).all()
 
 
 # --- invariance ----------------------------------------------------------------------------------------------------------

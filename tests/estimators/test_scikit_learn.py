@@ -27,8 +27,8 @@ REASONS = {
     "check_sample_weight_equivalence_on_dense_data": "a row of weight 2 and two rows have the same posterior, but a "
     "chain draws one latent for the one and two for the other, so finite chains differ by Monte Carlo error",
     "check_sample_weight_equivalence_on_sparse_data": "as for dense data",
-    "check_decision_proba_consistency": "probabilities integrate the posterior variance of f, which differs from row to "
-    "row, so two rows may have nearly equal f and probabilities in the other order",
+    "check_decision_proba_consistency": "probabilities integrate the posterior variance of f, which differs between "
+    "rows, so two rows with nearly equal f may have their probabilities in the other order",
 }
 ESTIMATORS = [BayesianSVC(inference=name) for name in ("map", "vb", "meanfield")] + [BayesianSVC(**SHORT)]
 

@@ -73,8 +73,9 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
 
 def design_for(X: Any, columns: Columns) -> Design:
     """The design of the model's columns on the rows of ``X`` (dense or CSR)."""
+    sparse: bool = sp.issparse(X)
     if len(columns.keep) < X.shape[1]:
-        X = X[:, columns.keep] if sp.issparse(X) else np.ascontiguousarray(X[:, columns.keep])
+        X = X[:, columns.keep] if sparse else np.ascontiguousarray(X[:, columns.keep])
     if sp.issparse(X):
         return Sparse(X, columns.shift, columns.scale, columns.intercept)
     if np.any(np.abs(columns.shift) * columns.scale > _FAR):

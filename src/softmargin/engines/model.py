@@ -37,6 +37,10 @@ class Model:
         """Number of coordinates."""
         return self.blocks.design.shape[1]
 
+    def with_weight(self, weight: Array) -> Model:
+        """The same problem with other row weights."""
+        return replace(self, blocks=self.blocks.weighted(weight))
+
     def with_prior(self, prior: BoundPrior) -> Model:
         """The same rows under another prior."""
         return replace(self, prior=prior)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -289,23 +290,16 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
 
     def _run(self, model: Model, settings: Settings) -> Fit:
         """Settle the learning rate by leave-one-out scores of quick fits, then run the chosen inference."""
-        first = None
-        if self.learning_rate == "auto":
-            quiet = Settings(**{**settings.__dict__, "options": {}, "callback": None})
-            weight = model.blocks.weight
-            trials = []
-            for rate in _RATES:
-                model.blocks.weight = rate * weight
-                trials.append(fit_vb(model, quiet))
-            low, high = trials
-            better = high.loo.objective < low.loo.objective - _MARGIN
-            chosen = int(better and high.loo.max_kv <= _TRUSTED)
-            self.learning_rate_, first = _RATES[chosen], trials[chosen]
-            model.blocks.weight = self.learning_rate_ * weight
-        else:
+        if self.learning_rate != "auto":
             self.learning_rate_ = float(self.learning_rate)
-            model.blocks.weight = self.learning_rate_ * model.blocks.weight
-        return INFERENCES[self.inference](model, settings, first)
+            return INFERENCES[self.inference](model.with_weight(self.learning_rate_ * model.c), settings, None)
+        quiet = replace(settings, options={}, callback=None)
+        models = [model.with_weight(rate * model.c) for rate in _RATES]
+        low, high = (fit_vb(candidate, quiet) for candidate in models)
+        better = high.loo.objective < low.loo.objective - _MARGIN
+        chosen = int(better and high.loo.max_kv <= _TRUSTED)
+        self.learning_rate_ = _RATES[chosen]
+        return INFERENCES[self.inference](models[chosen], settings, (low, high)[chosen])
 
     def _publish(self, fit: Fit) -> None:
         self.posterior_ = fit.posterior

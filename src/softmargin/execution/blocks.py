@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -101,8 +102,14 @@ class Blocks:
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
 
     def serial(self) -> Blocks:
-        """Return the same rows without threads, for use inside a thread."""
+        """The same rows without threads, for use inside a thread."""
         return self if self._pool is None else Blocks(self.design, self.y, self.weight)
+
+    def weighted(self, weight: Array) -> Blocks:
+        """The same rows, on the same threads, with other weights."""
+        twin = copy.copy(self)
+        twin.weight = weight
+        return twin
 
     def close(self) -> None:
         """Give the threads back."""

@@ -1,0 +1,140 @@
+"""Hyperpriors on the scale: fixed points, bounds, modes and draws against quadrature."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, optimize, stats
+
+from softmargin.priors import FixedScale, HalfCauchy, InverseGamma
+
+P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds
+LEARNED = [HalfCauchy(1.0), HalfCauchy(0.3), HalfCauchy(5.0), InverseGamma(2.0, 1.0), InverseGamma(0.5, 3.0)]
+
+
+def log_inverse_gamma(x, a, b):
+    return a * np.log(b) - math.lgamma(a) - (a + 1) * np.log(x) - b / x
+
+
+@pytest.mark.parametrize("r", [0, 1, 2, 7, 100, 10_000])
+@pytest.mark.parametrize("E", [1e-12, 1e-3, 1.0, 37.0, 1e9])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
+def test_half_cauchy_expectation_is_the_fixed_point(E, r, scale):
+    """E 1/t = 1/(E tau + 1/scale^2) and E tau = ((r + 1)/2)/(E 1/t + E/2) hold together."""
+    tau, bound = HalfCauchy(scale).expect(E, r)
+    inverse_t = 1.0 / (tau + scale**-2)
+    assert tau == pytest.approx(0.5 * (r + 1) / (inverse_t + 0.5 * E), rel=1e-9)
+    assert tau > 0 and math.isfinite(bound)
+
+
+@pytest.mark.parametrize(("E", "r", "scale"), [(3.7, 5, 1.0), (0.02, 1, 2.0), (60.0, 30, 0.3), (0.5, 12, 1.5)])
+def test_half_cauchy_bound_is_direct(E, r, scale):
+    """The bound equals E[log p - log q] over q(nu^2) q(t), by quadrature in two dimensions."""
+    tau, bound = HalfCauchy(scale).expect(E, r)
+    shape = 0.5 * (r + 1)
+    rate, rate_t = shape / tau, tau + scale**-2
+    s = np.exp(math.log(rate / shape) + np.linspace(-6, 60 / shape, 3000))[:, None]  # nu^2
+    t = np.exp(math.log(rate_t) + np.linspace(-5, 40, 3000))[None, :]
+    log_q_s, log_q_t = log_inverse_gamma(s, shape, rate), log_inverse_gamma(t, 1.0, rate_t)
+    q_s, q_t = np.exp(log_q_s) * s, np.exp(log_q_t) * t  # densities of the logarithms
+    q_s, q_t = q_s / q_s.sum(), q_t / q_t.sum()
+    log_p = -0.5 * r * np.log(s) - 0.5 * E / s  # coefficients, without log 2 pi
+    log_p = log_p + log_inverse_gamma(t, 0.5, scale**-2) - log_q_s - log_q_t
+    log_p = log_p + 0.5 * np.log(1 / t) - math.lgamma(0.5) - 1.5 * np.log(s) - 1 / (t * s)  # IG(nu^2; 1/2, 1/t)
+    assert bound == pytest.approx(float(q_s[:, 0] @ log_p @ q_t[0]), abs=1e-6)
+    assert bound <= math.log(evidence(HalfCauchy(scale), E, r)) + 1e-9
+
+
+def evidence(prior, E, r, moment=0):
+    """Integral over log nu of hyperprior * nu^(-r - 2 moment) exp(-E/(2 nu^2))."""
+
+    def integrand(x):
+        return math.exp(prior.log_density(x) - (r + 2 * moment) * x - 0.5 * E * math.exp(-2 * x))
+
+    centre = 0.5 * math.log(E / max(r, 1))
+    return integrate.quad(integrand, -60, 60, points=[centre - 2, centre, centre + 2], limit=400, epsabs=0)[0]
+
+
+@pytest.mark.parametrize(("E", "r"), [(3.7, 5), (0.02, 1), (60.0, 30)])
+@pytest.mark.parametrize("prior", [InverseGamma(2.0, 1.0), InverseGamma(1.3, 0.6)])
+def test_inverse_gamma_expectation_is_exact(prior, E, r):
+    """Conjugate: the bound is the log evidence and E tau the posterior mean."""
+    tau, bound = prior.expect(E, r)
+    assert bound == pytest.approx(math.log(evidence(prior, E, r)), abs=1e-7)
+    assert tau == pytest.approx(evidence(prior, E, r, moment=1) / evidence(prior, E, r), rel=1e-7)
+
+
+@pytest.mark.parametrize(("E", "r"), [(3.7, 5), (0.02, 1), (60.0, 30)])
+def test_inverse_gamma_mode_is_the_maximum_over_the_precision(E, r):
+    prior = InverseGamma(2.5, 0.7)
+
+    def negative(log_tau):
+        x = math.exp(log_tau)
+        return -(stats.gamma.logpdf(x, 2.5, scale=1 / 0.7) + 0.5 * r * log_tau - 0.5 * E * x)
+
+    found = optimize.minimize_scalar(negative, bracket=(-3, 0, 3), tol=1e-12)
+    tau, bound = prior.mode(E, r)
+    assert tau == pytest.approx(math.exp(found.x), rel=1e-6)
+    assert bound == pytest.approx(-found.fun, rel=1e-10)
+
+
+def test_fixed_scale_is_the_normal_density():
+    E, r, beta = 5.0, 2, np.array([1.0, 2.0])
+    for solved in (FixedScale(0.4).expect, FixedScale(0.4).mode):
+        tau, bound = solved(E, r)
+        assert tau == pytest.approx(6.25)
+        assert bound - 0.5 * r * math.log(2 * math.pi) == pytest.approx(stats.norm.logpdf(beta, scale=0.4).sum())
+    assert FixedScale(0.4).draw(np.random.default_rng(0), E, r, 1.0) == pytest.approx(6.25)
+
+
+@pytest.mark.parametrize("prior", LEARNED, ids=str)
+def test_log_density_is_of_the_logarithm(prior):
+    """It integrates to one over log nu and is the textbook density with its Jacobian."""
+    total = integrate.quad(lambda x: math.exp(prior.log_density(x)), -80, 80, points=[-2, 0, 2], limit=400)[0]
+    assert total == pytest.approx(1.0, abs=1e-7)
+    nu = np.array([0.01, 0.3, 1.0, 8.0])
+    if isinstance(prior, HalfCauchy):
+        wanted = stats.halfcauchy.logpdf(nu, scale=prior.scale) + np.log(nu)
+    else:
+        wanted = stats.invgamma.logpdf(nu**2, prior.a, scale=prior.b) + np.log(2 * nu**2)
+    np.testing.assert_allclose([prior.log_density(math.log(x)) for x in nu], wanted, rtol=1e-12)
+
+
+def conditional(prior, E, r):
+    """Grid of log nu and the distribution function of its law given the coefficients."""
+    x = np.linspace(-12, 12, 24_001)
+    log_mass = np.array([prior.log_density(t) for t in x]) - r * x - 0.5 * E * np.exp(-2 * x)
+    mass = np.cumsum(np.exp(log_mass - log_mass.max()))
+    return x, mass / mass[-1]
+
+
+@pytest.mark.parametrize(("E", "r"), [(3.7, 5), (0.3, 1), (60.0, 40)])
+@pytest.mark.parametrize("prior", LEARNED, ids=str)
+def test_draws_leave_the_conditional_law_invariant(prior, E, r):
+    """Start from the law and make one update, or far from it and make twelve: either way the law results."""
+    rng, n = np.random.default_rng(3), 1200
+    x, cdf = conditional(prior, E, r)
+    start = np.exp(-2 * np.interp(rng.random(n), cdf, x))
+    once = np.array([prior.draw(rng, E, r, tau) for tau in start])
+    far = np.full(n, 1e4)
+    for _ in range(12):
+        far = np.array([prior.draw(rng, E, r, tau) for tau in far])
+    for tau in (once, far):
+        assert stats.kstest(np.interp(-0.5 * np.log(tau), x, cdf), "uniform").pvalue > P_LIMIT
+
+
+@pytest.mark.parametrize("prior", LEARNED, ids=str)
+def test_a_wrong_factor_is_rejected(prior):
+    """Negative control: E not halved, or r in place of r/2, fails the same test."""
+    rng = np.random.default_rng(4)
+    tau = np.array([prior.draw(rng, 60.0, 40, 0.7) for _ in range(1200)])
+    for wrong in (conditional(prior, 120.0, 40), conditional(prior, 60.0, 80)):
+        assert stats.kstest(np.interp(-0.5 * np.log(tau), *wrong), "uniform").pvalue < 1e-8
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="a > 0 and b > 0; got a=0"):
+        InverseGamma(0.0, 1.0)
+    with pytest.raises(ValueError, match=r"must exceed 1 and is 0\.9"):
+        InverseGamma(0.4, 1.0).mode(1.0, 1)
+    assert not hasattr(HalfCauchy(), "mode")

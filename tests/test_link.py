@@ -1,0 +1,173 @@
+"""The link: derivatives, its optimum against SciPy, and exact leave-one-out where it is exact."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, optimize, stats
+from scipy.special import expit
+
+from softmargin.link import Link, _objective, cavity, fit_link
+
+
+@pytest.fixture(scope="module")
+def predictors():
+    """Labels that follow a logistic in f, with an offset and unequal variances."""
+    rng = np.random.default_rng(0)
+    f, v = 1.5 * rng.normal(size=400), rng.exponential(size=400)
+    y = np.where(rng.random(400) < expit(1.2 * f - 0.8), 1.0, -1.0)
+    return y, f, v, rng.integers(1, 4, size=400).astype(float)
+
+
+def test_link_by_hand():
+    link, f, v = Link(2.0, 0.5, 3.0), np.array([1.0, -1.0]), np.array([0.4, 0.0])
+    wanted = np.array([2.5 / math.sqrt(1 + 3 * math.pi / 8 * 4 * 0.4), -1.5])
+    np.testing.assert_allclose(link.argument(f, v), wanted)
+    np.testing.assert_allclose(link.probability(f, v), 1 / (1 + np.exp(-wanted)))
+
+
+def test_link_is_close_to_the_average_of_a_logistic():
+    """With lam = 1 it is MacKay's approximation of E sigmoid(a f + b), good to 0.02."""
+    for m, s in ((0.5, 1.0), (-2.0, 3.0), (1.0, 0.1)):
+        law = stats.norm(m, s)
+        exact = integrate.quad(lambda f, law=law: expit(2 * f + 0.3) * law.pdf(f), m - 9 * s, m + 9 * s)[0]
+        assert Link(2.0, 0.3, 1.0).probability(np.array([m]), np.array([s * s]))[0] == pytest.approx(exact, abs=0.02)
+
+
+THETAS = [(0.3, 0.0, 0.0), (1.2, -0.7, 0.9), (-1.5, 2.0, -2.0), (2.0, 0.1, 3.0)]
+
+
+@pytest.mark.parametrize("theta", THETAS)
+def test_objective_by_hand(predictors, theta):
+    y, f, v, weight = predictors
+    probability = Link(math.exp(theta[0]), theta[1], math.exp(theta[2])).probability(f, v)
+    wanted = -weight @ np.log(np.where(y > 0, probability, 1 - probability)) + 0.5 * theta[2] ** 2
+    assert _objective(np.array(theta), y, f, v, weight)[0] == pytest.approx(wanted, rel=1e-10)
+
+
+@pytest.mark.parametrize("theta", THETAS)
+def test_gradient_and_hessian(predictors, theta):
+    x, h = np.array(theta), 1e-5
+    _, gradient, hessian = _objective(x, *predictors)
+    for j, step in enumerate(h * np.eye(3)):
+        up, down = _objective(x + step, *predictors), _objective(x - step, *predictors)
+        assert gradient[j] == pytest.approx((up[0] - down[0]) / (2 * h), rel=1e-6, abs=1e-5)
+        np.testing.assert_allclose(hessian[j], (up[1] - down[1]) / (2 * h), rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(hessian, hessian.T)
+
+
+def best(y, f, v, weight, offset=True):
+    """The minimum by SciPy from several starts, over the same box."""
+    bounds = [(-6, 6), (-20, 20) if offset else (0, 0), (-5, 5)]
+    runs = [
+        optimize.minimize(
+            lambda x: _objective(x, y, f, v, weight)[:2], start, jac=True, bounds=bounds, options={"ftol": 1e-15}
+        )
+        for start in ((0.3, 0, 0), (3, 0, 2), (-3, 0, -2))
+    ]
+    return min(runs, key=lambda run: run.fun)
+
+
+def test_optimum(predictors):
+    y, f, v, weight = predictors
+    found = best(y, f, v, weight)
+    loo = fit_link(y, f, v, weight, 0.3)
+    np.testing.assert_allclose([math.log(loo.a), loo.b, math.log(loo.lam)], found.x, atol=1e-4)
+    assert loo.objective * weight.sum() == pytest.approx(found.fun, rel=1e-10)
+    assert loo.b < -0.3  # the offset of the simulation is negative
+    assert loo.max_kv == 0.3
+
+
+def test_score_and_error(predictors):
+    y, f, v, weight = predictors
+    loo = fit_link(y, f, v, weight, 0.0)
+    probability = loo.link.probability(f, v)
+    own = np.where(y > 0, probability, 1 - probability)
+    assert loo.score == pytest.approx(-np.average(np.log(own), weights=weight), rel=1e-12)
+    assert loo.error == pytest.approx(np.average(own <= 0.5, weights=weight), rel=1e-12)
+    assert loo.objective == pytest.approx(loo.score + 0.5 * math.log(loo.lam) ** 2 / weight.sum(), rel=1e-12)
+
+
+def test_offset_is_kept_only_where_it_pays(predictors):
+    y, f, v, weight = predictors
+    refused = fit_link(y, f, v, weight, 0.0, offset=False)
+    assert refused.b == 0.0
+    assert refused.objective * weight.sum() == pytest.approx(best(y, f, v, weight, offset=False).fun, rel=1e-8)
+    rng = np.random.default_rng(5)
+    y = np.where(rng.random(400) < expit(1.2 * f), 1.0, -1.0)  # no offset in the truth
+    without, full = (best(y, f, v, np.ones(400), offset=offset) for offset in (False, True))
+    assert 1e-3 < without.fun - full.fun < 2.0
+    assert full.x[1] != 0.0
+    assert fit_link(y, f, v, np.ones(400), 0.0).b == 0.0
+
+
+def test_weights_are_repeated_rows(predictors):
+    y, f, v, weight = predictors
+    count = weight.astype(int)
+    a = fit_link(y, f, v, weight, 0.0)
+    b = fit_link(np.repeat(y, count), np.repeat(f, count), np.repeat(v, count), np.ones(count.sum()), 0.0)
+    np.testing.assert_allclose(a, b, rtol=1e-7)
+
+
+def test_labels_may_be_exchanged(predictors):
+    y, f, v, weight = predictors
+    a, b = fit_link(y, f, v, weight, 0.0), fit_link(-y, -f, v, weight, 0.0)
+    assert (a.a, a.b, a.lam) == (pytest.approx(b.a, rel=1e-6), pytest.approx(-b.b, rel=1e-6), pytest.approx(b.lam))
+
+
+def test_separable_predictors_stay_in_the_box():
+    f = np.concatenate((np.linspace(-3, -0.1, 50), np.linspace(0.1, 3, 50)))
+    loo = fit_link(np.sign(f), f, np.full(100, 0.2), np.ones(100), 0.0)
+    assert loo.error == 0.0
+    assert loo.a == pytest.approx(math.exp(6.0))
+    found = best(np.sign(f), f, np.full(100, 0.2), np.ones(100), offset=False)
+    assert loo.objective * 100 == pytest.approx(found.fun, rel=1e-6)
+
+
+def regression(repeat=None):
+    """Posterior moments of the predictors and row messages of a linear regression with known noise."""
+    rng = np.random.default_rng(1)
+    X, y, noise = rng.normal(size=(15, 4)), rng.normal(size=15), 0.6
+    w, b = np.full(15, 1 / noise**2), y / noise**2
+    if repeat is not None:
+        w, b = w * repeat, b * repeat
+
+    def moments(w, b):
+        covariance = np.linalg.inv((X.T * w) @ X + 0.5 * np.eye(4))
+        return X @ covariance @ X.T @ b, np.einsum("ij,jk,ik->i", X, covariance, X)
+
+    return moments, w, b
+
+
+def test_cavity_is_exact_leave_one_out_in_a_gaussian_model():
+    moments, w, b = regression()
+    f, v = moments(w, b)
+    f_out, v_out, largest = cavity(f, v, w, b, np.ones(15))
+    for i in range(15):
+        without = np.arange(15) != i
+        f_i, v_i = moments(w * without, b * without)
+        assert f_out[i] == pytest.approx(f_i[i], rel=1e-9)
+        assert v_out[i] == pytest.approx(v_i[i], rel=1e-9)
+    assert largest == pytest.approx((w * v).max())
+    assert 0.2 < largest < 0.95
+
+
+def test_cavity_takes_one_observation_out_of_a_repeated_row():
+    count = np.arange(15) % 3 + 1.0
+    moments, w, b = regression(count)
+    f, v = moments(w, b)
+    f_out, v_out, largest = cavity(f, v, w, b, 1 / count)
+    for i in range(15):
+        left = np.where(np.arange(15) == i, 1 - 1 / count, 1.0)
+        f_i, v_i = moments(w * left, b * left)
+        assert f_out[i] == pytest.approx(f_i[i], rel=1e-9)
+        assert v_out[i] == pytest.approx(v_i[i], rel=1e-9)
+    assert largest == pytest.approx((w * v / count).max())
+
+
+def test_cavity_stays_finite_where_a_row_holds_its_predictor_alone():
+    one = np.ones(1)
+    f_out, v_out, largest = cavity(0.5 * one, one, one, 0.7 * one, one)
+    assert largest == 1.0
+    assert v_out[0] == pytest.approx(1000.0)
+    assert f_out[0] == pytest.approx(0.5 - (0.7 - 0.5) * 1000.0)

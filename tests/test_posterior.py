@@ -1,0 +1,153 @@
+"""Posteriors on the user's scale against matrix formulas and draws."""
+
+import numpy as np
+import pytest
+from parts import dense_columns
+from scipy import stats
+
+from softmargin.designs import design_for, standardize
+from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior
+from softmargin.solvers import Dual
+
+Z_LIMIT = 4.5
+SQUARE = 0.3
+
+
+class Case:
+    """A Gaussian posterior, its full mean and covariance of the model's coefficients, and the map to the user's."""
+
+    def __init__(self, *, wide, intercept=True):
+        rng = np.random.default_rng(0)
+        self.X = np.insert(dense_columns(n=6 if wide else 23, p=8 if wide else 4), 2, 5.0, axis=1)
+        self.columns = standardize(self.X, np.ones(len(self.X)), intercept=intercept)
+        if not intercept:  # then a constant column stays
+            self.X[:, 2] = 0.0
+            self.columns = standardize(self.X, np.ones(len(self.X)), intercept=False)
+        self.design = design_for(self.X, self.columns)
+        lead, q = int(intercept), self.design.shape[1]
+        self.basis = Dual().coordinates(self.design).basis if wide else None
+        r = lead + self.basis.shape[1] if wide else q
+        self.z, self.root = rng.normal(size=r), np.triu(rng.normal(size=(r, r))) * 0.4
+        lift, outside = np.eye(q), np.zeros((q, q))
+        if wide:
+            lift = np.zeros((q, r))
+            lift[:lead, :lead], lift[lead:, lead:] = np.eye(lead), self.basis
+            outside[lead:, lead:] = np.eye(q - lead) - self.basis @ self.basis.T
+        self.mean = lift @ self.z
+        self.covariance = lift @ self.root @ self.root.T @ lift.T + SQUARE * outside
+        # user's (intercept, slopes) = T beta
+        self.T = np.zeros((1 + self.X.shape[1], q))
+        self.T[0, :lead] = 1.0
+        self.T[0, lead:] = -self.columns.shift * self.columns.scale
+        self.T[1 + self.columns.keep, lead + np.arange(q - lead)] = self.columns.scale
+        self.posterior = GaussianPosterior(self.columns, self.basis, self.z, SQUARE, self.root)
+        self.new = design_for(self.X[:4] + 0.7 * rng.normal(size=(4, self.X.shape[1])), self.columns)
+        self.rows = self.new.rows(np.arange(4))
+
+
+@pytest.fixture(params=[(False, True), (True, True), (True, False)], ids=["tall", "wide", "wide-no-intercept"])
+def case(request):
+    wide, intercept = request.param
+    return Case(wide=wide, intercept=intercept)
+
+
+def test_wide_case_has_unseen_directions():
+    assert Case(wide=True).basis.shape == (8, 5)
+
+
+def test_mean_on_the_users_scale(case):
+    coef, intercept = case.posterior.user_mean()
+    np.testing.assert_allclose(np.insert(coef, 0, intercept), case.T @ case.mean, atol=1e-12)
+    np.testing.assert_allclose(case.X @ coef + intercept, case.posterior.predictor(case.design), atol=1e-9)
+    assert coef[2] == 0.0
+
+
+def test_predictive_moments(case):
+    f, v = case.posterior.moments(case.new)
+    np.testing.assert_allclose(f, case.rows @ case.mean, atol=1e-10)
+    np.testing.assert_allclose(v, np.diag(case.rows @ case.covariance @ case.rows.T), rtol=1e-9)
+
+
+def test_table(case):
+    table = case.posterior.table(0.9)
+    mean, sd = case.T @ case.mean, np.sqrt(np.diag(case.T @ case.covariance @ case.T.T))
+    np.testing.assert_allclose(table["mean"], mean, atol=1e-12)
+    np.testing.assert_allclose(table["sd"], sd, rtol=1e-9, atol=1e-12)
+    moving = sd > 0
+    law = stats.norm(mean[moving], sd[moving])
+    np.testing.assert_allclose(table["lower"][moving], law.ppf(0.05), rtol=1e-8)
+    np.testing.assert_allclose(table["upper"][moving], law.ppf(0.95), rtol=1e-8)
+    np.testing.assert_allclose(table["prob_positive"][moving], law.sf(0.0), atol=1e-9)
+    assert table["prob_positive"][3] == 0.5 and table["sd"][3] == 0.0  # the column that was left out
+
+
+def check_moments(draws, mean, covariance):
+    """Mean and variances of draws (n, k) within 4.5 standard errors; twice the variance must not be."""
+    n, variance = len(draws), covariance.diagonal()
+    assert np.all(np.abs(draws.mean(axis=0) - mean) <= Z_LIMIT * np.sqrt(variance / n) + 1e-12)
+    spread = Z_LIMIT * np.sqrt((np.outer(variance, variance) + covariance**2) / n) + 1e-12
+    assert np.all(np.abs(np.cov(draws.T) - covariance) <= spread)
+    assert not np.all(np.abs(np.cov(draws.T) - 2 * covariance) <= spread)
+
+
+def test_draws_of_coefficients_and_predictors(case):
+    beta = case.posterior.coefficient_draws(np.random.default_rng(1), 8000)
+    check_moments(beta, case.mean, case.covariance)
+    f = case.posterior.sample(case.new, np.random.default_rng(2), 8000)
+    assert f.shape == (4, 8000)
+    check_moments(f.T, case.rows @ case.mean, case.rows @ case.covariance @ case.rows.T)
+
+
+def test_point_has_no_spread(case):
+    point = PointPosterior(case.columns, case.basis, case.z, SQUARE)
+    f, v = point.moments(case.new)
+    np.testing.assert_allclose(f, case.rows @ case.mean, atol=1e-10)
+    assert not v.any()
+    assert not point.has_spread and case.posterior.has_spread
+
+
+def drawn(case, chains=2, draws=3000):
+    """Draws from the Gaussian, as a sampler would leave them; the mean of their squared scales is SQUARE."""
+    rng = np.random.default_rng(3)
+    z = case.z + rng.standard_normal((chains, draws, len(case.z))) @ case.root.T
+    scale = np.sqrt(SQUARE) * np.where(np.arange(draws) % 2, 1.2, np.sqrt(2 - 1.44)) * np.ones((chains, 1))
+    return DrawsPosterior(case.columns, case.basis, case.z, float((scale**2).mean()), case.root, z, scale)
+
+
+def test_table_of_draws(case):
+    posterior = drawn(case)
+    table = posterior.table(0.8)
+    flat = posterior.all_coefficients().reshape(6000, -1) @ case.T.T
+    np.testing.assert_allclose(table["mean"], case.T @ case.mean, atol=1e-12)
+    np.testing.assert_allclose(table["sd"], flat.std(axis=0, ddof=1), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(table["lower"], np.quantile(flat, 0.1, axis=0), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(table["upper"], np.quantile(flat, 0.9, axis=0), rtol=1e-6, atol=1e-8)
+    keep = np.delete(np.arange(flat.shape[1]), 3)
+    np.testing.assert_allclose(table["prob_positive"][keep], (flat[:, keep] > 0).mean(axis=0), atol=1e-3)
+    check_moments(flat, case.T @ case.mean, case.T @ case.covariance @ case.T.T)
+
+
+def test_all_coefficients_keep_the_draws(case):
+    """What rows see is the draw itself; what no row sees has the variance of that draw's own scale."""
+    posterior = drawn(case)
+    beta = posterior.all_coefficients()
+    lead = int(case.columns.intercept)
+    if case.basis is None:
+        assert np.array_equal(beta, posterior.draws)
+        return
+    np.testing.assert_allclose(beta[..., :lead], posterior.draws[..., :lead])
+    np.testing.assert_allclose(beta[..., lead:] @ case.basis, posterior.draws[..., lead:], atol=1e-9)
+    rest = beta[..., lead:] - (beta[..., lead:] @ case.basis) @ case.basis.T
+    free = case.basis.shape[0] - case.basis.shape[1]
+    ratio = (rest**2).sum(axis=-1) / posterior.scale**2  # chi-squared, whatever the scale
+    assert abs(ratio.mean() - free) < Z_LIMIT * np.sqrt(2 * free / ratio.size)
+    assert np.array_equal(beta, posterior.all_coefficients())
+
+
+def test_sample_picks_from_the_draws():
+    case = Case(wide=False)
+    posterior = drawn(case, draws=50)
+    f = posterior.sample(case.new, np.random.default_rng(4), 100)
+    every = case.rows @ posterior.draws.reshape(100, -1).T
+    np.testing.assert_allclose(np.sort(f, axis=1), np.sort(every, axis=1), atol=1e-10)  # each draw once
+    assert posterior.sample(case.new, np.random.default_rng(4), 250).shape == (4, 250)
