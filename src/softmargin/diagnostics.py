@@ -46,7 +46,7 @@ def mixing_table(posterior: DrawsPosterior, index: Any) -> pd.DataFrame:
     return pd.DataFrame({"ess": ess, "r_hat": r_hat}, index=index)
 
 
-def warn_if_not_mixed(posterior: DrawsPosterior) -> None:
+def warn_if_not_mixed(posterior: DrawsPosterior, level: int) -> None:
     """One warning with the worst R-hat, where ArviZ is installed and chains disagree."""
     chains, draws, _ = posterior.draws.shape
     if chains < 2 or draws < 4:
@@ -62,14 +62,12 @@ def warn_if_not_mixed(posterior: DrawsPosterior) -> None:
             f"the chains disagree: the largest R-hat is {worst:.2f} (wanted: at most {_BAD_R_HAT}); raise draws and "
             "warmup.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=level,
         )
 
 
-def to_arviz(
-    posterior: GaussianPosterior, names: list[str], inference: str, trace: Array, draws: int, random_state: Any
-) -> Any:
-    """InferenceData with ``coef`` (chain, draw, feature), ``intercept`` and ``scale``."""
+def to_arviz(posterior: GaussianPosterior, names: list[str], inference: str, draws: int, random_state: Any) -> Any:
+    """InferenceData with ``coef`` (chain, draw, feature), ``intercept`` and ``scale``; draws bring ``sample_stats``."""
     arviz = _arviz("to_arviz")
     exact = isinstance(posterior, DrawsPosterior)
     if isinstance(posterior, DrawsPosterior):
@@ -77,15 +75,18 @@ def to_arviz(
     else:
         rng = Streams.from_random_state(random_state).at(Purpose.PREDICT)
         beta = posterior.coefficient_draws(rng, draws)[None]
-        scale = np.full(beta.shape[:2], math.sqrt(posterior.square))
+        scale = posterior.scale_draws(rng, draws)[None]
     coef, intercept = posterior.columns.to_user(beta)
     variables = {"coef": coef, "intercept": intercept, "scale": scale}
     coords, dims = {"feature": names}, {"coef": ["feature"]}
     attrs = {"inference_library": "softmargin", "inference": inference, "approximation": int(not exact)}
+    groups = {"posterior": variables}
+    if isinstance(posterior, DrawsPosterior):
+        groups["sample_stats"] = {"loglik": posterior.loglik}
     if hasattr(arviz, "InferenceData"):
-        data = arviz.from_dict(posterior=variables, coords=coords, dims=dims, posterior_attrs=attrs)
+        data = arviz.from_dict(**groups, coords=coords, dims=dims, posterior_attrs=attrs)
     else:  # ArviZ 1: groups in one dictionary
-        data = arviz.from_dict({"posterior": variables}, coords=coords, dims=dims)
+        data = arviz.from_dict(groups, coords=coords, dims=dims)
         data["posterior"].attrs.update(attrs)
     return data
 

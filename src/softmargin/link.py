@@ -73,29 +73,36 @@ def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, 
     return f - part * (b - w * f) * v_out, v_out, largest
 
 
-def fit_link(y: Array, f: Array, v: Array, weight: Array, max_kv: float, *, offset: bool = True) -> LeaveOneOut:
+def fit_link(
+    y: Array, f: Array, v: Array, weight: Array, max_kv: float, *, offset: bool = True, smooth: bool = False
+) -> LeaveOneOut:
     """Maximum likelihood of (log a, b, log lam) with log lam ~ N(0, 1), over a box.
 
-    Minimises ``sum w log(1 + exp(-y eta)) + (log lam)^2 / 2``. The offset b moves the decision boundary away from
-    f = 0, so it is kept at zero unless it gains more than ``_WORTH`` in log likelihood (and always if not
-    ``offset``).
+    Minimises ``sum w [log(1 + e^eta) - t eta] + (log lam)^2 / 2`` with targets t = 1 and 0. The offset b moves the
+    decision boundary away from f = 0, so it is kept at zero unless it gains more than ``_WORTH`` in log likelihood
+    (and always if not ``offset``). ``smooth`` takes Platt's targets (N + 1)/(N + 2) and 1/(N + 2), which bound
+    the confidence where no variance does.
     """
-    theta, value = _minimise(np.array([0.3, 0.0, 0.0]), np.array([True, False, True]), y, f, v, weight)
+    total = float(weight.sum())
+    target = (y > 0).astype(float)
+    if smooth:
+        positive = float(weight @ target)
+        target = np.where(y > 0, (positive + 1.0) / (positive + 2.0), 1.0 / (total - positive + 2.0))
+    theta, value = _minimise(np.array([0.3, 0.0, 0.0]), np.array([True, False, True]), target, f, v, weight)
     if offset:
-        moved, lower = _minimise(theta, np.array([True, True, True]), y, f, v, weight)
+        moved, lower = _minimise(theta, np.array([True, True, True]), target, f, v, weight)
         if lower < value - _WORTH:
             theta, value = moved, lower
     a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
     eta = Link(a, b, lam).argument(f, v)
-    total = float(weight.sum())
     score = float(weight @ np.logaddexp(0.0, -y * eta)) / total
     error = float(weight @ (y * eta <= 0.0)) / total
     return LeaveOneOut(score, error, max_kv, a, b, lam, float(value / total))
 
 
-def _minimise(theta: Array, moving: Any, y: Array, f: Array, v: Array, weight: Array) -> tuple[Array, float]:
+def _minimise(theta: Array, moving: Any, target: Array, f: Array, v: Array, weight: Array) -> tuple[Array, float]:
     """Projected Newton steps in the coordinates that are ``moving``."""
-    value, gradient, hessian = _objective(theta, y, f, v, weight)
+    value, gradient, hessian = _objective(theta, target, f, v, weight)
     for _ in range(100):
         blocked = ((theta <= _LOWER) & (gradient > 0.0)) | ((theta >= _UPPER) & (gradient < 0.0)) | ~moving
         free = np.flatnonzero(~blocked)
@@ -110,7 +117,7 @@ def _minimise(theta: Array, moving: Any, y: Array, f: Array, v: Array, weight: A
         length = 1.0
         for _ in range(30):
             trial = np.clip(theta + length * step, _LOWER, _UPPER)
-            new = _objective(trial, y, f, v, weight)
+            new = _objective(trial, target, f, v, weight)
             if new[0] <= value + 1e-4 * float(gradient @ (trial - theta)):
                 break
             length *= 0.5
@@ -123,7 +130,7 @@ def _minimise(theta: Array, moving: Any, y: Array, f: Array, v: Array, weight: A
     return theta, value
 
 
-def _objective(theta: Array, y: Array, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
+def _objective(theta: Array, target: Array, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
     """Value, gradient and Hessian in (log a, b, log lam)."""
     a, b = math.exp(theta[0]), theta[1]
     square = _KAPPA * math.exp(theta[2]) * a * a * v
@@ -133,11 +140,11 @@ def _objective(theta: Array, y: Array, f: Array, v: Array, weight: Array) -> tup
     eta = slope + b * inverse
     bend = eta * share * (1.0 - share)
     d_a, d_b, d_l = slope - eta * share, inverse, -0.5 * eta * share
-    margin = -y * eta
-    residual = expit(margin)
-    first = -weight * y * residual
-    second = weight * residual * (1.0 - residual)
-    value = float(weight @ np.logaddexp(0.0, margin)) + 0.5 * theta[2] ** 2
+    first = weight * (expit(eta) - target)
+    second = weight * expit(eta) * expit(-eta)
+    # log(1 + e^eta) - t eta without cancellation where the target is met
+    loss = target * np.logaddexp(0.0, -eta) + (1.0 - target) * np.logaddexp(0.0, eta)
+    value = float(weight @ loss) + 0.5 * theta[2] ** 2
     gradient = np.array([first @ d_a, first @ d_b, first @ d_l + theta[2]])
     d = np.stack((d_a, d_b, d_l))
     hessian = (d * second) @ d.T

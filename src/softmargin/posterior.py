@@ -57,9 +57,11 @@ class PointPosterior(Posterior):
 
 @dataclass(frozen=True, eq=False)
 class GaussianPosterior(Posterior):
-    """N(mean, root root')."""
+    """N(mean, root root'), with the probabilities of values of the prior scale."""
 
     root: Array
+    scales: Array
+    weights: Array
 
     has_spread = True
 
@@ -116,8 +118,8 @@ class GaussianPosterior(Posterior):
         return self.mean + rng.standard_normal((n, self.root.shape[1])) @ self.root.T
 
     def scale_draws(self, rng: np.random.Generator, n: int) -> Array:
-        """n values of the prior scale to go with them."""
-        return np.full(n, np.sqrt(self.square))
+        """n draws of the prior scale."""
+        return self.scales[rng.choice(len(self.scales), size=n, p=self.weights)]
 
     def coefficient_draws(self, rng: np.random.Generator, n: int) -> Array:
         """n draws of the model's coefficients, unseen directions included."""
@@ -144,7 +146,12 @@ class DrawsPosterior(GaussianPosterior):
     """Draws (chains, draws, r) of the working coordinates; mean and root are their moments."""
 
     draws: Array
-    scale: Array  # (chains, draws)
+    loglik: Array  # (chains, draws) log pseudo-likelihood
+
+    @property
+    def scale(self) -> Array:
+        """Draws (chains, draws) of the prior scale."""
+        return self.scales.reshape(self.draws.shape[:2])
 
     @cached_property
     def _flat(self) -> Array:
@@ -153,7 +160,7 @@ class DrawsPosterior(GaussianPosterior):
     def all_coefficients(self) -> Array:
         """Every draw of the model's coefficients, (chains, draws, q)."""
         rng = np.random.Generator(np.random.Philox(0))  # only fills directions that no row sees
-        beta = self._with_unseen(self._flat, self.scale.ravel(), rng)
+        beta = self._with_unseen(self._flat, self.scales, rng)
         return beta.reshape(*self.draws.shape[:2], -1)
 
     def coordinate_draws(self, rng: np.random.Generator, n: int) -> Array:
@@ -162,7 +169,7 @@ class DrawsPosterior(GaussianPosterior):
 
     def coefficient_draws(self, rng: np.random.Generator, n: int) -> Array:
         index = self._choice(rng, n)
-        return self._with_unseen(self._flat[index], self.scale.ravel()[index], rng)
+        return self._with_unseen(self._flat[index], self.scales[index], rng)
 
     def _choice(self, rng: np.random.Generator, n: int) -> Any:
         return rng.choice(len(self._flat), size=n, replace=n > len(self._flat))

@@ -60,9 +60,7 @@ def copies(seed=5):
     return X, y
 
 
-def build(
-    X, y, *, c=1.0, prior=None, intercept=True, standardized=False, dual=False, seed=0, loss=None, n_blocks=None, workers=1
-):
+def build(X, y, *, c=1.0, prior=None, intercept=True, standardized=False, dual=False, seed=0, n_blocks=None, workers=1):
     """A model of hinge rows with weights ``c``, the prior on all columns but the intercept."""
     prior = Ridge(scale=1.0) if prior is None else prior
     y = np.asarray(y, dtype=float)
@@ -78,8 +76,7 @@ def build(
     free[: int(intercept)] = True
     weight = np.broadcast_to(np.asarray(c, dtype=float), y.shape).copy()
     blocks = Blocks(design, y, weight, n_blocks=n_blocks, workers=workers)
-    loss = Hinge() if loss is None else loss
-    return Model(blocks, loss, prior.bind(free), free, Streams.from_random_state(seed))
+    return Model(blocks, Hinge(), prior.bind(free), free, Streams.from_random_state(seed))
 
 
 def rows_of(model):
@@ -120,7 +117,7 @@ def quadratic_programme(model, precision):
     return np.concatenate((x[1 + p : 1 + p + lead], x[1 : 1 + p] * slope))
 
 
-# --- quadrature --------------------------------------------------------------------------------------------------
+# --- quadrature -----------------------------------------------------------------------------------------------
 
 
 def hinge_loglik(f, y, c):

@@ -37,7 +37,7 @@ def agrees_with_clarabel(model):
     return point
 
 
-# --- the optimum -------------------------------------------------------------------------------------------------
+# --- the optimum ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
@@ -112,7 +112,7 @@ def test_many_copies_equal_weights(variance):
     assert long.certificate.objective == pytest.approx(short.certificate.objective, rel=1e-9)
 
 
-# --- the certificate ---------------------------------------------------------------------------------------------
+# --- the certificate ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -161,7 +161,7 @@ def test_certificate_along_the_interior_point():
     assert len(gaps) <= 20
 
 
-# --- the active set ----------------------------------------------------------------------------------------------
+# --- the active set -------------------------------------------------------------------------------------------
 
 
 def margin_problem():
@@ -226,7 +226,7 @@ def test_finish_completes_em():
     np.testing.assert_allclose(found.beta, point.beta, atol=1e-8)
 
 
-# --- leave one out -----------------------------------------------------------------------------------------------
+# --- leave one out --------------------------------------------------------------------------------------------
 
 
 def sets_of(point, c):
@@ -284,7 +284,45 @@ def test_leave_part_of_a_row_out(intercept):
         assert moved[i] * y[i] < 0.0
 
 
-# --- learned scale -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("intercept", [False, True])
+def test_margin_rows_that_keep_enough_weight_do_not_move(intercept):
+    """A margin row whose multiplier fits the smaller box stays where it is, and so does the fit."""
+    X, y = simulated(60, 12, seed=10)
+    c = weights(60)
+    options = {"intercept": intercept, "prior": Ridge(scale=0.15)}
+    model = build(X, y, c=c, **options)
+    point, precision = mode(model)
+    share = point.g / (2.0 * c)
+    part = np.full(60, 0.3)
+    fast = leave_one_out(model, point, precision, part)
+    stay = np.flatnonzero(point.margin & (share < 0.65))
+    leave = np.flatnonzero(point.margin & (share > 0.75))
+    assert len(stay) >= 2
+    np.testing.assert_array_equal(fast[stay], point.f[stay])
+    assert (y[leave] * (fast - point.f)[leave] < 0.0).all()
+    for i in stay:
+        less = c.copy()
+        less[i] *= 0.7
+        other, _ = mode(build(X, y, c=less, **options))
+        assert other.f[i] == pytest.approx(fast[i], abs=1e-7)
+
+
+def test_leave_one_out_of_copies_equals_part_of_a_weight():
+    """Ten copies of a row, each left out in turn, or one row of weight ten that loses a tenth."""
+    X, y = simulated(30, 12, seed=10)
+    count = np.random.default_rng(4).integers(1, 11, 30)
+    prior = Ridge(scale=0.1)
+    long = build(np.repeat(X, count, axis=0), np.repeat(y, count), prior=prior)
+    short = build(X, y, c=count.astype(float), prior=prior)
+    point, precision = mode(short)
+    part = leave_one_out(short, point, precision, 1.0 / count)
+    assert point.margin.any()
+    assert np.abs(part - point.f).max() > 0.01
+    repeated = leave_one_out(long, mode(long)[0], precision, np.ones(int(count.sum())))
+    np.testing.assert_allclose(repeated, np.repeat(part, count), atol=1e-4)
+
+
+# --- learned scale --------------------------------------------------------------------------------------------
 
 
 def log_joint(model, a, b, log_scale):

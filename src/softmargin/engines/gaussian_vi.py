@@ -47,7 +47,7 @@ class GaussianVI:
 
     window: int = 6
     needs_loss = ("gaussian",)
-    needs_prior = ("expect",)
+    needs_prior = ("gaussian",)
 
     def init(self, model: Model) -> VIState:
         """Start from the messages at N(0, 1) predictors: ridge least squares, then the scale move."""
@@ -71,7 +71,7 @@ class GaussianVI:
 
     def restart(self, model: Model, state: VIState) -> VIState:
         """A warm start: the state as seen by another prior, ready for its first step."""
-        prior = model.prior.expect(state.q.mean, state.q.var)
+        prior = model.prior.gaussian(state.q.mean, state.q.var)
         bound = float(state.message.bound.sum()) + prior.bound + state.q.entropy
         return state._replace(prior=prior, bound=bound, history=History())
 
@@ -141,9 +141,9 @@ class GaussianVI:
         q = q.with_mean(mean)
         f, v = model.blocks.matvec(mean), model.blocks.row_quad(q.root)
         message = model.loss.gaussian(model.y, model.c, f, v)
-        prior = model.prior.expect(mean, q.var)
+        prior = model.prior.gaussian(mean, q.var)
         # 1. mean: one Newton direction, then a line search along it
-        gradient = model.blocks.rmatvec(message.b - message.w * f) - prior.precision * mean
+        gradient = model.blocks.rmatvec(message.b - message.w * f) + prior.pull(mean)
         direction = q.solve(gradient)
         ahead = model.blocks.matvec(direction)
         tau, message, prior = _line_search(model, q, mean, f, v, direction, ahead, float(gradient @ direction))
@@ -165,8 +165,8 @@ def _line_search(
     for attempt in range(6):
         at = f + tau * ahead
         message = model.loss.gaussian(model.y, model.c, at, v)
-        prior = model.prior.expect(mean + tau * direction, q.var)
-        here = float((message.b - message.w * at) @ ahead - (prior.precision * (mean + tau * direction)) @ direction)
+        prior = model.prior.gaussian(mean + tau * direction, q.var)
+        here = float((message.b - message.w * at) @ ahead + prior.pull(mean + tau * direction) @ direction)
         if abs(here) <= 0.1 * abs(slope) or attempt == 5:
             break
         low, high = (tau, high) if here > 0.0 else (low, tau)
@@ -187,7 +187,8 @@ def _scale_search(
         """Derivative of the bound in t."""
         grow = math.exp(t)
         pull = float((m.b - grow * m.w * f) @ f) * grow - grow * grow * float(m.w @ v)
-        return pull - grow * grow * float(p.precision @ moment) + model.size
+        prior_pull = grow * float(p.pull(grow * q.mean) @ q.mean) - grow * grow * float(p.precision @ q.var)
+        return pull + prior_pull + model.size
 
     def value(t: float, m: Message, p: PriorMessage) -> float:
         return float(m.bound.sum()) + p.bound + model.size * t
@@ -203,7 +204,7 @@ def _scale_search(
         t = last_t + step
         grow = math.exp(t)
         m = model.loss.gaussian(model.y, model.c, grow * f, grow * grow * v)
-        p = model.prior.expect(grow * q.mean, grow * grow * q.var)
+        p = model.prior.gaussian(grow * q.mean, grow * grow * q.var)
         here = slope(t, m, p)
         candidate = (value(t, m, p), t, m, p)
         if candidate[0] > best[0]:

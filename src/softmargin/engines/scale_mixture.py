@@ -24,8 +24,8 @@ class Mixture(NamedTuple):
 
     mean: Array
     root: Array
-    scale: float  # exp(E log scale): it exists where the mean does not
-    square: float  # E scale^2
+    scales: Array  # grid of scales
+    weights: Array  # and their probabilities
     f_out: Array  # leave-one-out mean of every predictor
     v_out: Array  # and its variance
     max_kv: float
@@ -79,8 +79,8 @@ def mix_over_scale(model: Model, fit: VIState, part: Array, *, max_iter: int = 2
     return Mixture(
         np.asarray(mean),
         np.ascontiguousarray(root),
-        float(np.exp(weight @ log_scales)),
-        float(weight @ np.exp(2.0 * log_scales)),
+        np.exp(log_scales),
+        weight,
         np.asarray(f_out),
         np.asarray(v_out),
         float(weight @ np.array([out[2] for out in cavities])),

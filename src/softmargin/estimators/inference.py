@@ -11,10 +11,10 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
 from softmargin.engines.active_set import finish, leave_one_out
+from softmargin.engines.cavities import CavityAverage
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.gibbs import Gibbs
-from softmargin.engines.importance import importance_cavity
 from softmargin.engines.loop import Info, Outcome, Progress, run
 from softmargin.engines.model import Model, require
 from softmargin.engines.newton import Newton
@@ -22,6 +22,8 @@ from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.link import LeaveOneOut, cavity, fit_link
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.solvers.coordinates import Coordinates
+
+_CAVITIES = 100  # sweeps that leave-one-out moments are averaged over
 
 __all__ = ["INFERENCES", "Fit", "Settings", "fit_vb"]
 
@@ -73,8 +75,11 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
     return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
 
 
-def _link(model: Model, settings: Settings, f_out: Array, v_out: Array, max_kv: float) -> LeaveOneOut:
-    return fit_link(model.y, f_out, v_out, settings.weight, max_kv, offset=settings.columns.intercept)
+def _link(
+    model: Model, settings: Settings, f_out: Array, v_out: Array, max_kv: float, *, smooth: bool = False
+) -> LeaveOneOut:
+    offset = settings.columns.intercept
+    return fit_link(model.y, f_out, v_out, settings.weight, max_kv, offset=offset, smooth=smooth)
 
 
 def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> LeaveOneOut:
@@ -89,7 +94,13 @@ def fit_vb(model: Model, settings: Settings) -> Fit:
     loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
     posterior = GaussianPosterior(
-        settings.columns, settings.coordinates.basis, state.q.mean, scale**2, np.ascontiguousarray(state.q.root)
+        settings.columns,
+        settings.coordinates.basis,
+        state.q.mean,
+        scale**2,
+        np.ascontiguousarray(state.q.root),
+        np.array([scale]),
+        np.ones(1),
     )
     return Fit(posterior, loo, scale, outcome, vi=state)
 
@@ -100,12 +111,19 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     assert fit.vi is not None
     if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted:
         return fit
-    mixture = mix_over_scale(model, fit.vi, settings.part)
+    mixture = mix_over_scale(model, fit.vi, settings.part, tol=min(1e-5, 10.0 * settings.tol))
     posterior = GaussianPosterior(
-        settings.columns, settings.coordinates.basis, mixture.mean, mixture.square, mixture.root
+        settings.columns,
+        settings.coordinates.basis,
+        mixture.mean,
+        float(mixture.weights @ mixture.scales**2),
+        mixture.root,
+        mixture.scales,
+        mixture.weights,
     )
     loo = _link(model, settings, mixture.f_out, mixture.v_out, mixture.max_kv)
-    return fit._replace(posterior=posterior, scale=mixture.scale, loo=loo)
+    scale = float(np.exp(mixture.weights @ np.log(mixture.scales)))  # it exists where the mean does not
+    return fit._replace(posterior=posterior, scale=scale, loo=loo)
 
 
 def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -115,15 +133,17 @@ def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
     loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
     root = np.ascontiguousarray(state.q.root)
-    posterior = GaussianPosterior(settings.columns, settings.coordinates.basis, state.q.mean, scale**2, root)
+    posterior = GaussianPosterior(
+        settings.columns, settings.coordinates.basis, state.q.mean, scale**2, root, np.array([scale]), np.ones(1)
+    )
     return Fit(posterior, loo, scale, outcome)
 
 
 def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
-    options = dict(_options(settings, "algorithm", "starts", "accelerate", "smoothing"))
-    algorithm = options.pop("algorithm", "newton")
+    algorithm = settings.options.get("algorithm", "newton")
     if algorithm == "em":
-        options.pop("starts", None)
+        options = dict(_options(settings, "algorithm", "accelerate", "smoothing"))
+        options.pop("algorithm")
         outcome = _run(EM(**options), model, settings, "em", max_iter=settings.max_iter, tol=settings.tol)
         state = outcome.state
         precision = state.prior.precision
@@ -131,8 +151,9 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         margin = np.abs(1.0 - model.y * state.f) < 1e-4
         point = finish(model, state.q.mean, np.clip(g, 0.0, 2.0 * model.c), margin, precision)
     elif algorithm == "newton":
+        options = _options(settings, "algorithm", "starts")
         learned = model.prior.stretch(model.prior.start()) is not None
-        starts = options.pop("starts", (0.1, 1.0, 10.0)) if learned else (1.0,)
+        starts = options.get("starts", (0.1, 1.0, 10.0)) if learned else (1.0,)
         runs = [
             _run(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=min(settings.tol, 1e-6))
             for start in starts
@@ -144,18 +165,22 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError(f"engine_options algorithm must be 'newton' or 'em'; got {algorithm!r}.")
     scale = state.prior.values["scale"]
     f = leave_one_out(model, point, precision, settings.part)
-    loo = _link(model, settings, f, np.zeros_like(f), float("nan"))
+    loo = _link(model, settings, f, np.zeros_like(f), float("nan"), smooth=True)
     posterior = PointPosterior(settings.columns, settings.coordinates.basis, point.beta, scale**2)
     return Fit(posterior, loo, scale, outcome, gap=max(point.certificate.gap, 0.0))
 
 
 def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     engine = Gibbs(chains=settings.chains, **_options(settings, "scale_moves"))
+    require(engine, loss=model.loss, prior=model.prior)
     sweeps = settings.warmup + settings.draws * settings.thin
     draws = np.empty((settings.draws, settings.chains, model.size))
-    scale = np.empty((settings.draws, settings.chains))
+    scale, loglik = np.empty((2, settings.draws, settings.chains))
     mean = np.zeros(model.size)
+    cavities = CavityAverage(model, settings.part)
+    every = max(1, settings.draws // _CAVITIES)
     kept = 0
+    current = Outcome(None)
 
     def keep(iteration: int, info: Info) -> bool:
         nonlocal kept, mean
@@ -163,26 +188,34 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
         if past > 0 and past % settings.thin == 0:
             for k, chain in enumerate(current.state):
                 draws[kept, k], scale[kept, k] = chain.beta, chain.prior.values["scale"]
+                loglik[kept, k] = chain.loglik
                 mean += chain.mean
+            if kept % every == 0:
+                cavities.add(current.state[(kept // every) % settings.chains], iteration)
             kept += 1
         return bool(settings.callback and settings.callback(iteration, info))
 
-    require(engine, loss=model.loss, prior=model.prior)
-    current = Outcome(None)
     progress = settings.progress("gibbs", sweeps)
     outcome = run(engine, model, max_iter=sweeps, progress=progress, callback=keep, outcome=current)
     if kept < 2:
         raise KeyboardInterrupt("interrupted before two draws were kept")
     outcome.converged = kept == settings.draws
-    draws, scale = np.ascontiguousarray(draws[:kept].swapaxes(0, 1)), scale[:kept].T.copy()
-    mean /= kept * settings.chains
+    draws = np.ascontiguousarray(draws[:kept].swapaxes(0, 1))
+    scale, loglik = scale[:kept].T.copy(), loglik[:kept].T.copy()
     flat = draws.reshape(-1, model.size)
     root = np.asarray(np.linalg.qr(flat - flat.mean(axis=0), mode="r")).T / np.sqrt(max(len(flat) - 1, 1))
-    root = np.ascontiguousarray(root)
-    loo = _link(model, settings, *importance_cavity(model, flat, settings.part))
     posterior = DrawsPosterior(
-        settings.columns, settings.coordinates.basis, mean, float((scale**2).mean()), root, draws, scale
+        settings.columns,
+        settings.coordinates.basis,
+        mean / (kept * settings.chains),
+        float((scale**2).mean()),
+        np.ascontiguousarray(root),
+        scale.ravel(),
+        np.full(scale.size, 1.0 / scale.size),
+        draws,
+        loglik,
     )
+    loo = _link(model, settings, *cavities.moments())
     return Fit(posterior, loo, float(np.exp(np.log(scale).mean())), outcome)
 
 

@@ -34,6 +34,7 @@ _SOLVERS = {"cholesky": Cholesky, "dual": Dual}
 _LOSSES = {"hinge": Hinge}
 _RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
 _MARGIN = 0.01  # the larger one must be better by this much
+_LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning to the line that called fit
 _TRUSTED = 0.7  # largest k v up to which the leave-one-out score may choose
 
 
@@ -228,7 +229,7 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             )  # fmt: skip
             streams = Streams.from_random_state(self.random_state)
             blocks = Blocks(coordinates.design, sign, weight, workers=self._workers())
-            model = Model(blocks, _LOSSES[self.likelihood](), prior.bind(free), free, streams)
+            model = Model(blocks, _LOSSES[self.likelihood](), prior.bind(free, len(sign)), free, streams)
             try:
                 fit = self._run(model, settings)
             finally:
@@ -271,7 +272,7 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             warnings.warn(
                 f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=_LEVEL,
             )
 
     def _choose_solver(self, design: Design, prior: Any) -> Any:
@@ -314,17 +315,17 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             warnings.warn(
                 f"{self.inference} was stopped after {self.n_iter_} iterations; what was computed is kept.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=_LEVEL,
             )
         elif not self.converged_:
             warnings.warn(
                 f"{self.inference} did not converge: relative change {fit.outcome.change:.1e} after {self.n_iter_} "
                 f"iterations, tolerance {self.tol:.0e}; raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=_LEVEL,
             )
         elif isinstance(fit.posterior, DrawsPosterior):
-            diagnostics.warn_if_not_mixed(fit.posterior)
+            diagnostics.warn_if_not_mixed(fit.posterior, _LEVEL + 1)
 
     def _new_design(self, X: Any) -> Design:
         check_is_fitted(self)
@@ -404,4 +405,4 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
         posterior = self._spread("to_arviz")
-        return diagnostics.to_arviz(posterior, list(names), self.inference, self.trace_, draws, self.random_state)
+        return diagnostics.to_arviz(posterior, list(names), self.inference, draws, self.random_state)

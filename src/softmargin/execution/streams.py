@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     PRIOR = 3
     MOVES = 4
     PREDICT = 5
+    CAVITY = 6
 
 
 @dataclass(frozen=True)

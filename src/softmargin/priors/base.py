@@ -17,12 +17,19 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 class PriorMessage(NamedTuple):
     """The Gaussian face of a prior: ``precision`` on its diagonal, its part of the bound, named point values.
 
-    ``bound`` has derivative ``-precision * mean`` in the mean and ``-precision / 2`` in the variance.
+    ``bound`` has derivative ``linear - precision * mean`` in the mean and ``-precision / 2`` in the variance;
+    ``linear`` is None where it is zero.
     """
 
     precision: Array
     bound: float
     values: dict[str, float]
+    linear: Array | None = None
+
+    def pull(self, mean: Array) -> Array:
+        """Derivative of the bound in the mean."""
+        slope = -self.precision * mean
+        return slope if self.linear is None else slope + self.linear
 
 
 class PriorState(NamedTuple):
@@ -41,6 +48,9 @@ class BoundPrior(Protocol):
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
         """Prior variables averaged over their optimal densities, given the moments of the coefficients."""
+
+    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
+        """Exact averages of the log prior under N(mean, var) where they are closed, as ``expect`` elsewhere."""
 
     def mode(self, beta: Array) -> PriorMessage:
         """Prior variables at their conditional mode; ``bound`` is the log joint density there."""
@@ -65,5 +75,5 @@ class BoundPrior(Protocol):
 class Prior(Protocol):
     """A prior as the user states it."""
 
-    def bind(self, free: Flags) -> BoundPrior:
-        """Attach the prior to coefficients; ``free`` marks those that are not shrunk."""
+    def bind(self, free: Flags, rows: int | None = None) -> BoundPrior:
+        """Attach the prior to coefficients; ``free`` marks those that are not shrunk, ``rows`` counts the data."""

@@ -60,17 +60,17 @@ class Ridge:
         """Whether the scale is learned."""
         return isinstance(self.scale, str)
 
-    def bind(self, free: Flags) -> BoundRidge:
-        """Attach the prior to coefficients; ``free`` marks the intercept."""
+    def bind(self, free: Flags, rows: int | None = None) -> BoundRidge:
+        """Attach the prior to coefficients; ``free`` marks the intercept, ``rows`` counts the data."""
         if not isinstance(self.scale, str):
             fixed = FixedScale(float(self.scale))
-            return BoundRidge(free, self.intercept_scale**-2, fixed, fixed)
+            return BoundRidge(free, self.intercept_scale**-2, fixed, fixed, rows)
         default = self.hyperprior is None
         posterior: Any = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
-        at_mode = InverseGamma(2.0, 1.0) if default else self.hyperprior
+        at_mode: Any = InverseGamma(2.0, 1.0) if default else self.hyperprior
         if not hasattr(at_mode, "mode"):
             at_mode = None
-        return BoundRidge(free, self.intercept_scale**-2, posterior, at_mode)
+        return BoundRidge(free, self.intercept_scale**-2, posterior, at_mode, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,7 @@ class BoundRidge:
     flat: float
     scale_prior: ScalePrior
     mode_prior: ScalePrior | None
+    rows: int | None = None
 
     isotropic = True
 
@@ -97,8 +98,8 @@ class BoundRidge:
         precision[self.free] = self.flat
         return precision
 
-    def _message(self, solved: Callable[[float, int], tuple[float, float]], moment: Array) -> PriorMessage:
-        r, n_free = self._sizes
+    def _message(self, solved: Callable[[float, int], tuple[float, float]], moment: Array, r: int) -> PriorMessage:
+        n_free = self._sizes[1]
         shrunk = float(moment @ self._shrunk)
         tau, bound = solved(shrunk, r)
         bound += 0.5 * n_free * math.log(self.flat) - 0.5 * self.flat * float(moment.sum() - shrunk)
@@ -109,7 +110,9 @@ class BoundRidge:
         return PriorState(self._precision(tau), {"scale": tau**-0.5})
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
-        return self._message(self.scale_prior.expect, mean * mean + var)
+        return self._message(self.scale_prior.expect, mean * mean + var, self._sizes[0])
+
+    gaussian = expect  # the log density is quadratic: both averages are the same
 
     def mode(self, beta: Array) -> PriorMessage:
         if self.mode_prior is None:
@@ -117,7 +120,10 @@ class BoundRidge:
                 "the joint mode under a half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
                 "hyperprior, a fixed scale, or another inference."
             )
-        return self._message(self.mode_prior.mode, beta * beta)
+        # n rows see at most n directions; the others, at zero in the mode, say nothing about the scale
+        r, n_free = self._sizes
+        seen = r if self.rows is None else min(r, max(self.rows - n_free, 1))
+        return self._message(self.mode_prior.mode, beta * beta, seen)
 
     def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
         if not self.scale_prior.learned:
@@ -144,6 +150,6 @@ class BoundRidge:
         fixed = FixedScale(scale)
         return replace(self, scale_prior=fixed, mode_prior=fixed)
 
-    def log_hyper(self, scale: float) -> float:
-        """Log hyperprior density of log(scale)."""
-        return self.scale_prior.log_density(math.log(scale))
+    def penalty(self, scale: float) -> tuple[Array, Array]:
+        """Quadratic precision and rate of |beta| of the negative log density."""
+        return self._precision(scale**-2), np.zeros(len(self.free))

@@ -18,16 +18,20 @@ __all__ = ["FixedScale", "HalfCauchy", "InverseGamma", "ScalePrior"]
 
 
 class ScalePrior(Protocol):
-    """What a hyperprior on a scale can do."""
+    """What a hyperprior on a scale can do.
+
+    The plain methods are for normal coefficients. Those ending in ``power`` are for ``rho = nu^-kappa`` whose
+    likelihood is ``rho^m exp(-rho e)``, as exponential-power coefficients give with energy e.
+    """
 
     @property
     def learned(self) -> bool:
         """Whether the scale moves at all."""
 
-    def expect(self, E: float, r: int) -> tuple[float, float]:
+    def expect(self, E: float, r: float) -> tuple[float, float]:
         """``E tau`` under the optimal density of tau, and the bound without its ``(r/2) log 2 pi``."""
 
-    def mode(self, E: float, r: int) -> tuple[float, float]:
+    def mode(self, E: float, r: float) -> tuple[float, float]:
         """Conditional mode of tau, and the log joint density in tau there, without ``(r/2) log 2 pi``."""
 
     def draw(self, rng: np.random.Generator, E: float, r: int, tau: float) -> float:
@@ -35,6 +39,18 @@ class ScalePrior(Protocol):
 
     def log_density(self, log_scale: float) -> float:
         """Log density of log nu."""
+
+    def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
+        """``E rho`` and the log evidence ``log E[rho^m exp(-rho e)]`` under the hyperprior."""
+
+    def mode_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
+        """Mode of rho, and the log joint density in rho there."""
+
+    def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:
+        """A draw of nu (or one invariant update from ``scale``)."""
+
+    def log_density_power(self, log_scale: float, kappa: float) -> float:
+        """Log density of log nu where the hyperprior refers to ``nu^-kappa``."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class FixedScale:
     scale: float
     learned = False
 
-    def expect(self, E: float, r: int) -> tuple[float, float]:
+    def expect(self, E: float, r: float) -> tuple[float, float]:
         tau = self.scale**-2
         return tau, 0.5 * (r * math.log(tau) - tau * E)
 
@@ -54,6 +70,18 @@ class FixedScale:
         return self.scale**-2
 
     def log_density(self, log_scale: float) -> float:
+        return 0.0
+
+    def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
+        log_rho = -kappa * math.log(self.scale)
+        return math.exp(log_rho), m * log_rho - math.exp(log_rho) * e
+
+    mode_power = expect_power
+
+    def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:
+        return self.scale
+
+    def log_density_power(self, log_scale: float, kappa: float) -> float:
         return 0.0
 
 
@@ -68,7 +96,7 @@ class HalfCauchy:
     scale: float = 1.0
     learned = True
 
-    def expect(self, E: float, r: int) -> tuple[float, float]:
+    def expect(self, E: float, r: float) -> tuple[float, float]:
         shape, q, e = 0.5 * (r + 1), self.scale**-2, 0.5 * E
         # E tau is the positive root of e x^2 + b x - shape q = 0, in the form without cancellation
         b = 1.0 + q * e - shape
@@ -92,6 +120,49 @@ class HalfCauchy:
         # log(2/pi) - log(1 + e^(2 ratio)) + ratio, safe for large ratios
         return math.log(2.0 / math.pi) - abs(ratio) - math.log1p(math.exp(-2.0 * abs(ratio)))
 
+    def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
+        """One-dimensional quadrature over log nu; the integrand is log-concave."""
+        l, step = self._mode(e, m, kappa), 1.0
+        curvature = kappa * kappa * e * math.exp(-kappa * l) + 1.0 / math.cosh(l - math.log(self.scale)) ** 2
+        sd = 1.0 / math.sqrt(curvature)
+        # to the right the integrand decays only like exp(-(kappa m + 1) l)
+        grid = np.linspace(l - 10.0 * sd, l + max(10.0 * sd, 45.0 / (kappa * m + 1.0)), 241)
+        step = grid[1] - grid[0]
+        ratio = grid - math.log(self.scale)
+        rho = np.exp(-kappa * grid)
+        values = math.log(2.0 / math.pi) - np.abs(ratio) - np.log1p(np.exp(-2.0 * np.abs(ratio)))
+        values += -kappa * m * grid - rho * e
+        top = float(values.max())
+        weight = np.exp(values - top)
+        total = float(weight.sum())
+        return float(weight @ rho) / total, top + math.log(total * step)
+
+    def _mode(self, e: float, m: float, kappa: float) -> float:
+        """Mode of ``-kappa m l - e exp(-kappa l) + log_density(l)`` by safeguarded Newton steps."""
+        e = max(e, 1e-290)
+        l = math.log(e / m) / kappa if m > 0 else 0.0
+        for _ in range(60):
+            power, ratio = kappa * e * math.exp(min(-kappa * l, 600.0)), l - math.log(self.scale)
+            slope = -kappa * m + power - math.tanh(ratio)
+            step = slope / (kappa * power + 1.0 / math.cosh(min(abs(ratio), 300.0)) ** 2)
+            step = min(max(step, -2.0), 2.0)
+            l += step
+            if abs(step) < 1e-8:
+                break
+        return l
+
+    def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:
+        def log_posterior(l: float) -> float:
+            if abs(l) > 300.0:
+                return -math.inf
+            return self.log_density(l) - kappa * m * l - e * math.exp(-kappa * l)
+
+        width = 2.0 / (kappa * math.sqrt(m) + 1.0)
+        return math.exp(slice_step(rng, log_posterior, math.log(scale), width=width))
+
+    def log_density_power(self, log_scale: float, kappa: float) -> float:
+        return self.log_density(log_scale)
+
 
 @dataclass(frozen=True)
 class InverseGamma:
@@ -105,12 +176,10 @@ class InverseGamma:
         if not (self.a > 0 and self.b > 0):
             raise ValueError(f"InverseGamma needs a > 0 and b > 0; got a={self.a}, b={self.b}.")
 
-    def expect(self, E: float, r: int) -> tuple[float, float]:
-        shape, rate = self.a + 0.5 * r, self.b + 0.5 * E
-        bound = self.a * math.log(self.b) - math.lgamma(self.a) + math.lgamma(shape) - shape * math.log(rate)
-        return shape / rate, bound
+    def expect(self, E: float, r: float) -> tuple[float, float]:
+        return self.expect_power(0.5 * E, 0.5 * r, 2.0)
 
-    def mode(self, E: float, r: int) -> tuple[float, float]:
+    def mode(self, E: float, r: float) -> tuple[float, float]:
         power, rate = self.a + 0.5 * r - 1.0, self.b + 0.5 * E
         if power <= 0:
             raise ValueError(f"no mode: a + r/2 must exceed 1 and is {self.a + 0.5 * r}; use a larger a.")
@@ -121,6 +190,20 @@ class InverseGamma:
         return float(rng.gamma(self.a + 0.5 * r) / (self.b + 0.5 * E))
 
     def log_density(self, log_scale: float) -> float:
-        tau = math.exp(-2.0 * log_scale)
-        density = self.a * math.log(self.b) - math.lgamma(self.a) - 2.0 * (self.a - 1.0) * log_scale - self.b * tau
-        return density + math.log(2.0) - 2.0 * log_scale
+        return self.log_density_power(log_scale, 2.0)
+
+    def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
+        shape, rate = self.a + m, self.b + e
+        evidence = self.a * math.log(self.b) - math.lgamma(self.a) + math.lgamma(shape) - shape * math.log(rate)
+        return shape / rate, evidence
+
+    def mode_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
+        return self.mode(2.0 * e, 2.0 * m)
+
+    def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:
+        return float((rng.gamma(self.a + m) / (self.b + e)) ** (-1.0 / kappa))
+
+    def log_density_power(self, log_scale: float, kappa: float) -> float:
+        log_rho = -kappa * log_scale
+        density = self.a * math.log(self.b) - math.lgamma(self.a) + (self.a - 1.0) * log_rho
+        return density - self.b * math.exp(log_rho) + math.log(kappa) + log_rho

@@ -1,0 +1,224 @@
+"""Exponential-power priors: density proportional to ``exp(-|beta/nu|^alpha)``; alpha = 1 is the lasso."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import hyp1f1
+
+from softmargin.designs.base import Array
+from softmargin.execution.variates import slice_step, tilted_stable
+from softmargin.priors.base import Flags, PriorMessage, PriorState
+from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+
+__all__ = ["Bridge", "Lasso"]
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_SMALLEST = 1e-150  # |beta| below this has no logarithm worth taking
+_LARGEST = 1e16  # cap on a local precision
+_ALPHA_MIN = 0.2  # learned exponents stay above
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """Bridge prior, density proportional to ``exp(-|beta/scale|^alpha)``.
+
+    Parameters
+    ----------
+    alpha : float in (0, 2] or "learn"
+        Exponent; 1 is the lasso, 2 a normal prior with standard deviation ``scale / sqrt(2)``. "learn" (for draws)
+        has a uniform prior on (0.2, 2).
+    scale : float or "learn"
+        Scale of the coefficients.
+    hyperprior : HalfCauchy, InverseGamma or None
+        Prior of a learned scale; None is half-Cauchy(1), and for modes Gamma(2, 1) on ``scale^-alpha``.
+        ``InverseGamma(a, b)`` puts Gamma(a, rate b) on ``scale^-alpha``.
+    intercept_scale : float
+        Standard deviation of the intercept.
+
+    References
+    ----------
+    Polson and Scott (2011), sections 2.2 and 3.
+    """
+
+    alpha: float | str = 0.5
+    scale: float | str = "learn"
+    hyperprior: HalfCauchy | InverseGamma | None = None
+    intercept_scale: float = 1e4
+
+    isotropic = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.alpha, str):
+            if self.alpha != "learn":
+                raise ValueError(f"alpha must be a number in (0, 2] or 'learn'; got {self.alpha!r}.")
+        elif not 0 < self.alpha <= 2:
+            raise ValueError(f"alpha must be a number in (0, 2] or 'learn'; got {self.alpha!r}.")
+        learned = isinstance(self.scale, str) and self.scale == "learn"
+        if not learned and not (isinstance(self.scale, (int, float)) and 0 < self.scale < math.inf):
+            raise ValueError(f"scale must be a positive number or 'learn'; got {self.scale!r}.")
+        if not 0 < self.intercept_scale < math.inf:
+            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+
+    def bind(self, free: Flags, rows: int | None = None) -> BoundBridge:
+        """Attach the prior to coefficients; ``free`` marks the intercept."""
+        alpha = 1.0 if isinstance(self.alpha, str) else float(self.alpha)
+        learn_alpha = isinstance(self.alpha, str)
+        posterior: Any
+        at_mode: Any
+        if isinstance(self.scale, str):
+            posterior = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
+            at_mode = InverseGamma(2.0, 1.0) if self.hyperprior is None else self.hyperprior
+            at_mode = at_mode if hasattr(at_mode, "mode") else None
+        else:
+            posterior = at_mode = FixedScale(float(self.scale))
+        return BoundBridge(free, self.intercept_scale**-2, posterior, at_mode, alpha, learn_alpha)
+
+
+def Lasso(
+    scale: float | str = "learn",
+    hyperprior: HalfCauchy | InverseGamma | None = None,
+    intercept_scale: float = 1e4,
+) -> Bridge:
+    """Laplace prior, density proportional to ``exp(-|beta|/scale)``: the bridge with alpha = 1."""
+    return Bridge(1.0, scale, hyperprior, intercept_scale)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundBridge:
+    """An exponential-power prior on given coefficients."""
+
+    free: Flags
+    flat: float
+    scale_prior: ScalePrior
+    mode_prior: ScalePrior | None
+    alpha: float
+    learn_alpha: bool = False
+
+    isotropic = False
+
+    @cached_property
+    def _shrunk(self) -> Any:
+        return np.flatnonzero(~self.free)
+
+    def _log_constant(self, alpha: float) -> float:
+        """Normaliser without the scale: r times -log(2 Gamma(1 + 1/alpha)), and that of the free coefficients."""
+        n_free = len(self.free) - len(self._shrunk)
+        own = -len(self._shrunk) * (math.log(2.0) + math.lgamma(1.0 + 1.0 / alpha))
+        return own + 0.5 * n_free * (math.log(self.flat) - _LOG_2PI)
+
+    def _message(
+        self, solve: Callable[[float, float, float], tuple[float, float]], energy: Array, slope: Array, moment: Array
+    ) -> PriorMessage:
+        """Precision ``rho slope`` with rho = scale^-alpha solved from the total energy."""
+        rho, bound = solve(float(energy.sum()), len(self._shrunk) / self.alpha, self.alpha)
+        precision = np.full(len(self.free), self.flat)
+        precision[self._shrunk] = np.minimum(rho * slope, _LARGEST)
+        bound += self._log_constant(self.alpha) - 0.5 * self.flat * float(moment[self.free].sum())
+        return PriorMessage(precision, bound, {"scale": rho ** (-1.0 / self.alpha)})
+
+    def _require_fixed_alpha(self) -> None:
+        if self.learn_alpha:
+            raise ValueError("alpha='learn' needs draws: use inference='gibbs', or give alpha a number.")
+
+    def start(self) -> PriorState:
+        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        values = {"scale": scale} | ({"alpha": self.alpha} if self.learn_alpha else {})
+        return PriorState(np.where(self.free, self.flat, scale**-2), values)
+
+    def expect(self, mean: Array, var: Array) -> PriorMessage:
+        """Mean field: ``E|b|^alpha`` replaced by its bound ``(E b^2)^(alpha/2)``."""
+        self._require_fixed_alpha()
+        moment = mean * mean + var
+        m = np.maximum(moment[self._shrunk], _SMALLEST)
+        return self._message(
+            self.scale_prior.expect_power, m ** (0.5 * self.alpha), self.alpha * m ** (0.5 * self.alpha - 1.0), moment
+        )
+
+    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
+        """Exact ``E|b|^alpha`` under N(mean, var) for alpha >= 1; below, where it is not convex, mean field.
+
+        With x = mean^2/(2 var) and Kummer's M: ``E = k var^(alpha/2) M(-alpha/2, 1/2, -x)``,
+        ``dE/dmean = k alpha var^(alpha/2 - 1) mean M(1 - alpha/2, 3/2, -x)`` and
+        ``dE/dvar = (k alpha/2) var^(alpha/2 - 1) M(1 - alpha/2, 1/2, -x)``.
+        """
+        self._require_fixed_alpha()
+        if self.alpha < 1.0:
+            return self.expect(mean, var)
+        a, m, v = self.alpha, mean[self._shrunk], np.maximum(var[self._shrunk], 1e-300)
+        k = 2.0 ** (0.5 * a) * math.gamma(0.5 * (1.0 + a)) / math.sqrt(math.pi)
+        x = np.minimum(0.5 * m * m / v, 1e6)
+        energy = np.where(x < 1e6, k * v ** (0.5 * a) * hyp1f1(-0.5 * a, 0.5, -x), np.abs(m) ** a)
+        unit = k * a * v ** (0.5 * a - 1.0)
+        slope = unit * hyp1f1(1.0 - 0.5 * a, 0.5, -x)  # twice dE/dvar
+        steep = np.where(x < 1e6, unit * m * hyp1f1(1.0 - 0.5 * a, 1.5, -x), a * np.sign(m) * np.abs(m) ** (a - 1.0))
+        message = self._message(self.scale_prior.expect_power, energy, np.maximum(slope, 0.0), mean * mean + var)
+        rho = message.values["scale"] ** -a
+        linear = np.zeros(len(self.free))
+        linear[self._shrunk] = message.precision[self._shrunk] * m - rho * steep
+        return message._replace(linear=linear)
+
+    def mode(self, beta: Array) -> PriorMessage:
+        self._require_fixed_alpha()
+        if self.mode_prior is None:
+            raise ValueError(
+                "the joint mode under a half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
+                "hyperprior, a fixed scale, or another inference."
+            )
+        size = np.maximum(np.abs(beta[self._shrunk]), _SMALLEST)
+        slope = np.minimum(self.alpha * size ** (self.alpha - 2.0), _LARGEST)
+        return self._message(self.mode_prior.mode_power, size**self.alpha, slope, beta * beta)
+
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        """Exponent and scale with the local scales integrated out, then the local scales: a block draw."""
+        size = np.maximum(np.abs(beta[self._shrunk]), _SMALLEST)
+        alpha, scale = state.values.get("alpha", self.alpha), state.values["scale"]
+        if self.learn_alpha:
+            alpha = slice_step(rng, lambda a: self._log_alpha(a, size), alpha, width=0.5)
+        if self.scale_prior.learned:
+            energy = float((size**alpha).sum())
+            scale = self.scale_prior.draw_power(rng, energy, len(size) / alpha, alpha, scale)
+        precision = np.full(len(self.free), self.flat)
+        local = tilted_stable(rng, size / scale, alpha)  # 1/omega
+        precision[self._shrunk] = np.minimum(local / scale**2, _LARGEST)
+        values = {"scale": scale} | ({"alpha": alpha} if self.learn_alpha else {})
+        return PriorState(precision, values)
+
+    def _log_alpha(self, alpha: float, size: Array) -> float:
+        """Log density of alpha given the coefficients, the scale integrated out."""
+        if not _ALPHA_MIN < alpha < 2.0:
+            return -math.inf
+        _, evidence = self.scale_prior.expect_power(float((size**alpha).sum()), len(size) / alpha, alpha)
+        return evidence - len(size) * math.lgamma(1.0 + 1.0 / alpha)
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        alpha = state.values.get("alpha", self.alpha)
+        energy = float((np.abs(beta[self._shrunk]) ** alpha).sum()) * state.values["scale"] ** -alpha
+        half = 0.5 * self.flat * float((beta[self.free] ** 2).sum())
+        return lambda t: -energy * math.exp(alpha * t) - half * math.exp(2.0 * t)
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        if not self.scale_prior.learned or not len(self._shrunk):
+            return None
+        here, power = math.log(state.values["scale"]), state.values.get("alpha", self.alpha)
+        return lambda t: self.scale_prior.log_density_power(here + t, power)
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        grow = math.exp(t)
+        precision = np.where(self.free, state.precision, state.precision / grow**2)
+        return PriorState(precision, state.values | {"scale": state.values["scale"] * grow})
+
+    def at_scale(self, scale: float) -> BoundBridge:
+        fixed = FixedScale(scale)
+        return replace(self, scale_prior=fixed, mode_prior=fixed)
+
+    def penalty(self, scale: float) -> tuple[Array, Array] | None:
+        """Quadratic precision and rate of |beta| of the negative log density, where it is of that form."""
+        if self.alpha != 1.0:
+            return None
+        return np.where(self.free, self.flat, 0.0), np.where(self.free, 0.0, 1.0 / scale)
