@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from softmargin.designs import Dense, Sparse, design_for, standardize
 from softmargin.losses import Hinge
-from softmargin.priors import HalfCauchy, InverseGamma, Ridge
+from softmargin.priors import Bridge, HalfCauchy, InverseGamma, Lasso, Ridge
 from softmargin.solvers import Cholesky, Dual
 
 
@@ -32,6 +32,10 @@ PRIORS = {
     "ridge-half-cauchy": Ridge(hyperprior=HalfCauchy(3.0)),
     "ridge-inverse-gamma": Ridge(hyperprior=InverseGamma(2.0, 1.0)),
     "ridge-vague": Ridge(hyperprior=InverseGamma(0.01, 0.01), intercept_scale=10.0),
+    "lasso": Lasso(),
+    "lasso-fixed": Lasso(scale=0.5),
+    "bridge": Bridge(),
+    "bridge-inverse-gamma": Bridge(alpha=1.5, hyperprior=InverseGamma(2.0, 1.0)),
 }
 
 SOLVERS = {"cholesky": Cholesky(), "dual": Dual()}

@@ -12,7 +12,7 @@ from softmargin import checks
 from softmargin.checks import check_design, check_loss, check_prior, check_solver
 from softmargin.designs import Dense
 from softmargin.losses import Hinge, Message, Rows
-from softmargin.priors import HalfCauchy, InverseGamma, PriorMessage, Ridge
+from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 from softmargin.priors.ridge import BoundRidge
 from softmargin.solvers import Coordinates, Dual
 
@@ -201,14 +201,14 @@ class WrongPrecision(BoundRidge):
     """Twice the precision that the bound implies."""
 
     def expect(self, mean, var):
-        precision, bound, values = super().expect(mean, var)
-        return PriorMessage(2.0 * precision, bound, values)
+        message = super().expect(mean, var)
+        return message._replace(precision=2.0 * message.precision)
 
 
 class VarianceForPrecision(BoundRidge):
     def mode(self, beta):
-        precision, bound, values = super().mode(beta)
-        return PriorMessage(1.0 / precision, bound, values)
+        message = super().mode(beta)
+        return message._replace(precision=1.0 / message.precision)
 
 
 class WrongVariance(BoundRidge):
@@ -220,8 +220,23 @@ class WrongBound(BoundRidge):
     """A constant of the wrong sign: derivatives do not see it, the integral does."""
 
     def expect(self, mean, var):
-        precision, bound, values = super().expect(mean, var)
-        return PriorMessage(precision, bound + len(mean) * math.log(2.0 * math.pi), values)
+        message = super().expect(mean, var)
+        return message._replace(bound=message.bound + len(mean) * math.log(2.0 * math.pi))
+
+    gaussian = expect
+
+
+class WrongGaussian(BoundRidge):
+    """Looser than the bound with a latent, which cannot be: exact averages are above every bound."""
+
+    def gaussian(self, mean, var):
+        message = super().expect(mean, var)
+        return message._replace(bound=message.bound - 1.0)
+
+
+class WrongGaussianPull(BoundRidge):
+    def gaussian(self, mean, var):
+        return super().expect(mean, var)._replace(linear=mean)
 
 
 class WrongAlong(BoundRidge):
@@ -263,6 +278,14 @@ class WrongCount(BoundRidge):
         return BoundRidge(none, self.flat, self.scale_prior, self.mode_prior).draw(rng, state, beta)
 
 
+class WrongLocal(BoundRidge):
+    """The variance in place of the precision, in draws alone."""
+
+    def draw(self, rng, state, beta):
+        new = super().draw(rng, state, beta)
+        return new._replace(precision=np.where(self.free, new.precision, 1.0 / new.precision))
+
+
 class WrongFixing(BoundRidge):
     def at_scale(self, scale):
         return super().at_scale(scale**2)
@@ -277,8 +300,11 @@ class StillLearning(BoundRidge):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (WrongPrecision, "slope -precision \\* mean in the mean"),
-        (WrongVariance, "slope -precision / 2 in the variance"),
+        (WrongPrecision, "expect has slope pull\\(mean\\) in the mean"),
+        (WrongVariance, "expect has slope -precision / 2 in the variance"),
+        (WrongGaussian, "gaussian is not below expect"),
+        (WrongGaussianPull, "gaussian has slope pull\\(mean\\) in the mean"),
+        (WrongLocal, "drawn precisions average to the ratio of densities"),
         (WrongBound, "not above the log of the integral"),
         (WrongAlong, "along is the change of the log density"),
         (WrongStretch, "log scale is drawn with the right mean"),
@@ -296,7 +322,7 @@ def test_broken_priors(kind, sentence, hyperprior):
 
 
 def test_broken_mode():
-    with pytest.raises(AssertionError, match="the bound of mode has slope -precision"):
+    with pytest.raises(AssertionError, match="Broken: mode has slope pull"):
         check_prior(Broken(VarianceForPrecision, scale=0.5))
 
 

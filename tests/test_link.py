@@ -42,26 +42,33 @@ def test_objective_by_hand(predictors, theta):
     y, f, v, weight = predictors
     probability = Link(math.exp(theta[0]), theta[1], math.exp(theta[2])).probability(f, v)
     wanted = -weight @ np.log(np.where(y > 0, probability, 1 - probability)) + 0.5 * theta[2] ** 2
-    assert _objective(np.array(theta), y, f, v, weight)[0] == pytest.approx(wanted, rel=1e-10)
+    assert _objective(np.array(theta), (y > 0) * 1.0, f, v, weight)[0] == pytest.approx(wanted, rel=1e-10)
+    target = np.where(y > 0, 0.9, 0.2)  # a part of each row counts for either label
+    wanted = -weight @ (target * np.log(probability) + (1 - target) * np.log1p(-probability)) + 0.5 * theta[2] ** 2
+    assert _objective(np.array(theta), target, f, v, weight)[0] == pytest.approx(wanted, rel=1e-10)
 
 
+@pytest.mark.parametrize("targets", [(0.0, 1.0), (0.2, 0.9)])
 @pytest.mark.parametrize("theta", THETAS)
-def test_gradient_and_hessian(predictors, theta):
+def test_gradient_and_hessian(predictors, theta, targets):
+    y, *rest = predictors
+    target = np.where(y > 0, targets[1], targets[0])
     x, h = np.array(theta), 1e-5
-    _, gradient, hessian = _objective(x, *predictors)
+    _, gradient, hessian = _objective(x, target, *rest)
     for j, step in enumerate(h * np.eye(3)):
-        up, down = _objective(x + step, *predictors), _objective(x - step, *predictors)
+        up, down = _objective(x + step, target, *rest), _objective(x - step, target, *rest)
         assert gradient[j] == pytest.approx((up[0] - down[0]) / (2 * h), rel=1e-6, abs=1e-5)
         np.testing.assert_allclose(hessian[j], (up[1] - down[1]) / (2 * h), rtol=1e-6, atol=1e-5)
     np.testing.assert_allclose(hessian, hessian.T)
 
 
-def best(y, f, v, weight, offset=True):
+def best(y, f, v, weight, offset=True, targets=(0.0, 1.0)):
     """The minimum by SciPy from several starts, over the same box."""
+    target = np.where(y > 0, targets[1], targets[0])
     bounds = [(-6, 6), (-20, 20) if offset else (0, 0), (-5, 5)]
     runs = [
         optimize.minimize(
-            lambda x: _objective(x, y, f, v, weight)[:2], start, jac=True, bounds=bounds, options={"ftol": 1e-15}
+            lambda x: _objective(x, target, f, v, weight)[:2], start, jac=True, bounds=bounds, options={"ftol": 1e-15}
         )
         for start in ((0.3, 0, 0), (3, 0, 2), (-3, 0, -2))
     ]
@@ -122,6 +129,18 @@ def test_separable_predictors_stay_in_the_box():
     assert loo.a == pytest.approx(math.exp(6.0))
     found = best(np.sign(f), f, np.full(100, 0.2), np.ones(100), offset=False)
     assert loo.objective * 100 == pytest.approx(found.fun, rel=1e-6)
+
+
+def test_smooth_targets_bound_the_confidence_without_variance():
+    """Platt's targets (N + 1)/(N + 2) and 1/(N + 2), N the rows of the class: on separable rows those are the limit."""
+    f = np.concatenate((np.full(30, -2.0), np.full(10, 2.0)))
+    y, weight, v = np.sign(f), np.where(f > 0, 2.0, 1.0), np.zeros(40)
+    targets = (1 / 32, 21 / 22)
+    loo = fit_link(y, f, v, weight, 0.0, smooth=True)
+    found = best(y, f, v, weight, targets=targets, offset=loo.b != 0.0)
+    assert loo.objective * weight.sum() == pytest.approx(found.fun, rel=1e-8)
+    assert loo.link.probability(np.array([2.0]), np.zeros(1))[0] < 0.97
+    assert fit_link(y, f, v, weight, 0.0).link.probability(np.array([2.0]), np.zeros(1))[0] > 0.9999
 
 
 def regression(repeat=None):

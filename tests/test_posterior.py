@@ -1,5 +1,7 @@
 """Posteriors on the user's scale against matrix formulas and draws."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from parts import dense_columns
@@ -40,7 +42,8 @@ class Case:
         self.T[0, :lead] = 1.0
         self.T[0, lead:] = -self.columns.shift * self.columns.scale
         self.T[1 + self.columns.keep, lead + np.arange(q - lead)] = self.columns.scale
-        self.posterior = GaussianPosterior(self.columns, self.basis, self.z, SQUARE, self.root)
+        scales, weights = np.sqrt(SQUARE * np.array([0.5, 1.5])), np.full(2, 0.5)  # E scale^2 = SQUARE
+        self.posterior = GaussianPosterior(self.columns, self.basis, self.z, SQUARE, self.root, scales, weights)
         self.new = design_for(self.X[:4] + 0.7 * rng.normal(size=(4, self.X.shape[1])), self.columns)
         self.rows = self.new.rows(np.arange(4))
 
@@ -98,6 +101,14 @@ def test_draws_of_coefficients_and_predictors(case):
     check_moments(f.T, case.rows @ case.mean, case.rows @ case.covariance @ case.rows.T)
 
 
+def test_scales_are_drawn_by_their_probabilities():
+    case = Case(wide=False)
+    posterior = replace(case.posterior, scales=np.array([0.5, 2.0]), weights=np.array([0.2, 0.8]))
+    drawn = posterior.scale_draws(np.random.default_rng(5), 5000)
+    assert set(drawn) == {0.5, 2.0}
+    assert abs((drawn == 2.0).mean() - 0.8) < Z_LIMIT * np.sqrt(0.16 / 5000)
+
+
 def test_point_has_no_spread(case):
     point = PointPosterior(case.columns, case.basis, case.z, SQUARE)
     f, v = point.moments(case.new)
@@ -111,7 +122,9 @@ def drawn(case, chains=2, draws=3000):
     rng = np.random.default_rng(3)
     z = case.z + rng.standard_normal((chains, draws, len(case.z))) @ case.root.T
     scale = np.sqrt(SQUARE) * np.where(np.arange(draws) % 2, 1.2, np.sqrt(2 - 1.44)) * np.ones((chains, 1))
-    return DrawsPosterior(case.columns, case.basis, case.z, float((scale**2).mean()), case.root, z, scale)
+    scales, weights, square = scale.ravel(), np.full(scale.size, 1 / scale.size), float((scale**2).mean())
+    loglik = np.zeros((chains, draws))
+    return DrawsPosterior(case.columns, case.basis, case.z, square, case.root, scales, weights, z, loglik)
 
 
 def test_table_of_draws(case):
@@ -123,7 +136,9 @@ def test_table_of_draws(case):
     np.testing.assert_allclose(table["lower"], np.quantile(flat, 0.1, axis=0), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(table["upper"], np.quantile(flat, 0.9, axis=0), rtol=1e-6, atol=1e-8)
     keep = np.delete(np.arange(flat.shape[1]), 3)
-    np.testing.assert_allclose(table["prob_positive"][keep], (flat[:, keep] > 0).mean(axis=0), atol=1e-3)
+    np.testing.assert_allclose(
+        table["prob_positive"][keep], np.where(flat.std(axis=0) > 0, (flat > 0).mean(axis=0), 0.5)[keep], atol=1e-3
+    )
     check_moments(flat, case.T @ case.mean, case.T @ case.covariance @ case.T.T)
 
 

@@ -37,9 +37,10 @@ def _holds(part: Any, what: str, condition: Any) -> None:
         raise AssertionError(f"{type(part).__name__}: {what}.")
 
 
-def _close(part: Any, what: str, got: Any, wanted: Any, tolerance: Any) -> None:
-    """Demand ``|got - wanted| <= tolerance``; not-a-number never passes."""
+def _close(part: Any, what: str, got: Any, wanted: Any, tolerance: Any = None) -> None:
+    """Demand ``|got - wanted| <= tolerance``, by default 1e-9 of the largest; not-a-number never passes."""
     got, wanted = np.asarray(got, dtype=float), np.asarray(wanted, dtype=float)
+    tolerance = 1e-9 * (1.0 + np.abs(wanted).max()) if tolerance is None else tolerance
     _holds(part, f"{what}: the shape is {got.shape}, wanted {wanted.shape}", got.shape == wanted.shape)
     excess = np.abs(got - wanted) - tolerance
     if not np.all(excess <= 0.0):
@@ -78,7 +79,6 @@ def check_loss(loss: Loss, *, responses: Sequence[float] = (-1.0, 1.0)) -> None:
     >>> from softmargin.losses import Hinge
     >>> check_loss(Hinge())
     """
-    rng = np.random.default_rng(0)
     for response in responses:
         kinks = _kinks(loss, response, -12.0, 12.0)
         places = np.concatenate(([-6.0, -2.5, -0.4, 0.0, 0.7, 3.3, 40.0], kinks, kinks - 0.3, kinks + 0.3))
@@ -87,7 +87,7 @@ def check_loss(loss: Loss, *, responses: Sequence[float] = (-1.0, 1.0)) -> None:
         level, tight = loss.loglik(y, one, smooth), loss.expect(y, one, smooth, 0.0 * one)
         slope = (loss.loglik(y, one, smooth + step) - loss.loglik(y, one, smooth - step)) / (2.0 * step)
         _agree(loss, "score is the derivative of loglik", loss.score(y, one, smooth), slope)
-        _close(loss, "the bound of expect at v = 0 is loglik", tight.bound, level, 1e-9 * (1.0 + np.abs(level)))
+        _close(loss, "the bound of expect at v = 0 is loglik", tight.bound, level)
         _agree(loss, "b - w f of expect at v = 0 is the score", tight.b - tight.w * smooth, slope)
         for f, v in product(places, (1e-10, 1e-4, 0.3, 4.0, 1e4)):
             _check_averages(loss, response, float(f), v)
@@ -95,7 +95,7 @@ def check_loss(loss: Loss, *, responses: Sequence[float] = (-1.0, 1.0)) -> None:
             given = (smooth, 0.3 * one)[: 1 + rest]
             got, once = (np.asarray(getattr(loss, name)(y, c, *given)) for c in (times * one, one))
             _close(loss, f"{name} is proportional to the weight", got, times * once, 1e-12 * (1.0 + np.abs(once)))
-        _check_draws(loss, rng, response, kinks)
+        _check_draws(loss, np.random.default_rng(0), response, kinks)
 
 
 def _kinks(loss: Loss, response: float, lo: float, hi: float) -> Array:
@@ -193,17 +193,13 @@ def check_prior(prior: Prior) -> None:
     beta, var = np.array([3e3, -1.3, 0.4, 0.9, -0.2]), np.array([1e6, 0.3, 0.1, 0.5, 0.8])
     for name, face in (("expect", bound.expect), ("gaussian", bound.gaussian)):
         message = face(beta, var)
-        positive = (message.precision > 0) & np.isfinite(message.precision)
-        _holds(prior, f"the precision of {name} is positive and finite", positive)
+        _holds(prior, f"the precision of {name} is positive", (message.precision > 0) & (message.precision < np.inf))
         slopes = _gradient(face, 0, beta, var), _gradient(face, 1, beta, var)
-        _agree(prior, f"the bound of {name} has slope pull(mean) in the mean", slopes[0], message.pull(beta))
-        _agree(
-            prior, f"the bound of {name} has slope -precision / 2 in the variance", slopes[1], -message.precision / 2
-        )
+        _agree(prior, f"{name} has slope pull(mean) in the mean", slopes[0], message.pull(beta))
+        _agree(prior, f"{name} has slope -precision / 2 in the variance", slopes[1], -message.precision / 2)
     _holds(prior, "gaussian is not below expect", message.bound >= bound.expect(beta, var).bound - 1e-9)
     with suppress(ValueError):  # the prior may say that its joint mode does not exist
-        pull = bound.mode(beta).pull(beta)
-        _agree(prior, "the bound of mode has slope pull(beta)", _gradient(bound.mode, 0, beta), pull)
+        _agree(prior, "mode has slope pull(beta)", _gradient(bound.mode, 0, beta), bound.mode(beta).pull(beta))
     _check_scale(prior, bound, np.where(beta > 1e3, 0.0, beta))
 
 
@@ -225,6 +221,10 @@ def _check_scale(prior: Prior, bound: BoundPrior, beta: Array) -> None:
     _holds(prior, "a fixed scale is not learned", fixed.stretch(start) is None)
     for kept in (start, fixed.draw(rng, start, beta), fixed.expect(beta, beta * beta), fixed.mode(beta)):
         _agree(prior, "at_scale keeps the given scale", kept.values["scale"], scale * grow)
+    # N(beta; 0, 1/precision) averaged over drawn precisions is the density, up to a factor free of beta
+    drawn = np.array([fixed.draw(rng, start, beta).precision @ beta**2 for _ in range(2000)])
+    ratio = math.exp(fixed.along(start, beta)(math.log(1.2)) - fixed.along(start, beta)(0.0))
+    _mean_is(prior, "drawn precisions average to the ratio of densities", np.exp(-0.5 * (1.44 - 1.0) * drawn), ratio)
     if density is None:
         return
     moved = bound.stretched(state, t)
@@ -324,15 +324,11 @@ def check_solver(solver: _Solver) -> None:
 
 def _check_coordinates(solver: _Solver, design: Design, rng: np.random.Generator) -> None:
     """One design: random row messages, one precision tau for the slopes, another for the intercept."""
-
-    def same(what: str, got: Any, wanted: Any) -> None:
-        _close(solver, what, got, wanted, 1e-9 * (1.0 + np.abs(wanted).max()))
-
     tau, lead, (n, q), coordinates = 1.7, int(design.intercept), design.shape, solver.coordinates(design)
     X, basis, features, outside = design.rows(np.arange(n)), coordinates.basis, coordinates.design, np.zeros((q, q))
     r = features.shape[1]
     z, w, b = rng.normal(size=r), rng.exponential(size=n), rng.normal(size=n)
-    same("the predictor in working coordinates is X beta", features.matvec(z), X @ coordinates.mean(z))
+    _close(solver, "the predictor in working coordinates is X beta", features.matvec(z), X @ coordinates.mean(z))
     prior = np.concatenate((np.full(lead, 0.05), np.full(q - lead, tau)))
     A, (gram, linear) = (X.T * w) @ X + np.diag(prior), features.gram(w, b)
     covariance = np.linalg.inv(A)
@@ -341,12 +337,12 @@ def _check_coordinates(solver: _Solver, design: Design, rng: np.random.Generator
     new = Dense.plain(rng.normal(size=(3, q - lead)), intercept=design.intercept)
     rows, variance = new.rows(np.arange(3)), new.row_quad(root)
     if basis is not None:
-        same("the basis is orthonormal", basis.T @ basis, np.eye(r - lead))
+        _close(solver, "the basis is orthonormal", basis.T @ basis, np.eye(r - lead))
         outside[lead:, lead:] = np.eye(q - lead) - basis @ basis.T
-        same("unseen is the share outside the basis", coordinates.unseen(), outside.diagonal())
+        _close(solver, "unseen is the share outside the basis", coordinates.unseen(), outside.diagonal())
         seen, beyond = coordinates.features(new)
         variance = seen.row_quad(found.root) + beyond / tau
-    same("the mean of the coefficients is that of the dense solve", coordinates.mean(found.mean), covariance @ X.T @ b)
-    same("the covariance of the coefficients is that of the dense solve", root @ root.T + outside / tau, covariance)
-    same("log |A| is that of the dense solve", found.logdet + (q - r) * math.log(tau), np.linalg.slogdet(A)[1])
-    same("predictive variance is that of the dense solve", variance, np.einsum("ij,jk,ik->i", rows, covariance, rows))
+    _close(solver, "the mean of the coefficients is right", coordinates.mean(found.mean), covariance @ X.T @ b)
+    _close(solver, "the covariance of the coefficients is right", root @ root.T + outside / tau, covariance)
+    _close(solver, "log |A| is right", found.logdet + (q - r) * math.log(tau), np.linalg.slogdet(A)[1])
+    _close(solver, "predictive variance is right", variance, np.einsum("ij,jk,ik->i", rows, covariance, rows))

@@ -105,11 +105,12 @@ def pseudo_probability(f: Array, v: Array, rate: float) -> Array:
     Gaussian integrals; both without cancellation.
     """
     c, s = 2.0 * rate, np.sqrt(np.maximum(v, 1e-20))
-    lo, hi = np.maximum(-1.0, f - 9.0 * s), np.minimum(1.0, f + 9.0 * s)
+    # nodes in units of the spread: a difference of predictors would lose digits where it is tiny
+    lo, hi = np.maximum((-1.0 - f) / s, -9.0), np.minimum((1.0 - f) / s, 9.0)
     half = np.maximum(0.5 * (hi - lo), 0.0)
-    x = 0.5 * (hi + lo)[:, None] + half[:, None] * _NODES
-    density = np.exp(-0.5 * ((x - f[:, None]) / s[:, None]) ** 2) / (s[:, None] * math.sqrt(2.0 * math.pi))
-    middle = half * ((expit(2.0 * c * x) * density) @ _WEIGHTS)
+    z = 0.5 * (hi + lo)[:, None] + half[:, None] * _NODES
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    middle = half * ((expit(2.0 * c * (f[:, None] + s[:, None] * z)) * density) @ _WEIGHTS)
     upper = ndtr((f - 1.0) / s) - _tail(f, s, c)
     p: Array = np.clip(middle + upper + _tail(-f, s, c), 0.0, 1.0)
     return p

@@ -78,7 +78,6 @@ def shuffled(X):
     return X
 
 
-@pytest.mark.xfail(strict=True, reason="gram fills one triangle and takes sorted indices for granted")
 def test_entries_of_a_sparse_row_come_in_any_order():
     X, w = sparse_columns(), np.linspace(1, 2, 23)
     other = shuffled(X)

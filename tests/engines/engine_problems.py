@@ -12,6 +12,7 @@ from sklearn.datasets import load_svmlight_file
 
 from softmargin.designs import Dense, Sparse, design_for, standardize
 from softmargin.engines.model import Model
+from softmargin.engines.penalty import Penalty
 from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
 from softmargin.losses import Hinge
@@ -82,6 +83,11 @@ def build(X, y, *, c=1.0, prior=None, intercept=True, standardized=False, dual=F
 def rows_of(model):
     """All rows of the design as a dense array."""
     return model.blocks.design.rows(np.arange(len(model.y)))
+
+
+def penalty_of(model):
+    """The penalty of a prior with a fixed scale."""
+    return Penalty(*model.prior.penalty(model.prior.start().values["scale"]))
 
 
 def ridge_objective(model, beta, precision):

@@ -4,7 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from engine_problems import build, copies, quadratic_programme, real_data, ridge_objective, rows_of, simulated
+from engine_problems import (
+    build,
+    copies,
+    penalty_of,
+    quadratic_programme,
+    real_data,
+    ridge_objective,
+    rows_of,
+    simulated,
+)
 from sklearn.svm import LinearSVC
 
 from softmargin import BayesianSVC
@@ -20,7 +29,7 @@ VARIANCES = (0.05, 0.5, 5.0)
 
 def mode(model):
     """The mode at a fixed scale, and the precision it belongs to."""
-    return run(Newton(), model, max_iter=50).state.point, model.prior.start().precision
+    return run(Newton(), model, max_iter=50).state.point, penalty_of(model).precision
 
 
 def weights(n, seed=1):
@@ -131,7 +140,7 @@ def test_certificate_is_valid_at_any_point(intercept):
             g = model.c * rng.uniform(-1.0, 3.0, len(y))
         else:  # near the optimal ones
             g = point.g + size * model.c * rng.standard_normal(len(y))
-        certificate = certify(model, beta, model.blocks.matvec(beta), g, precision)
+        certificate = certify(model, beta, model.blocks.matvec(beta), g, penalty_of(model))
         assert certificate.objective == pytest.approx(ridge_objective(model, beta, precision), rel=1e-12)
         assert certificate.lower <= optimum * (1.0 + 1e-12)
         assert certificate.gap >= (certificate.objective - optimum) / certificate.objective - 1e-12
@@ -145,7 +154,7 @@ def test_certificate_along_the_interior_point():
     model = build(X, y, prior=Ridge(scale=1.0))
     point, precision = mode(model)
     optimum = ridge_objective(model, point.beta, precision)
-    engine = InteriorPoint(precision)
+    engine = InteriorPoint(penalty_of(model))
     state = engine.init(model)
     gaps = []
     for iteration in range(30):
@@ -167,23 +176,23 @@ def test_certificate_along_the_interior_point():
 def margin_problem():
     X, y = simulated(60, 12, seed=10)
     model = build(X, y, c=weights(60), prior=Ridge(scale=0.15))
-    point, precision = mode(model)
+    point, _ = mode(model)
     assert point.margin.sum() == 7
     assert point.certificate.gap <= 1e-12
-    return model, point, precision
+    return model, point
 
 
 @pytest.mark.parametrize("pinned", [1, 3, 5, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_finish_releases_wrongly_pinned_rows(pinned, seed):
     """Rows put on the margin by mistake leave it, to the side where their multiplier belongs."""
-    model, point, precision = margin_problem()
+    model, point = margin_problem()
     rng = np.random.default_rng(seed)
     margin = point.margin.copy()
     wrong = rng.choice(np.flatnonzero(~margin), size=pinned, replace=False)
     margin[wrong] = True
     beta = point.beta + 0.01 * rng.standard_normal(model.size)
-    found = finish(model, beta, point.g, margin, precision)
+    found = finish(model, beta, point.g, margin, penalty_of(model))
     np.testing.assert_array_equal(found.margin, point.margin)
     np.testing.assert_allclose(found.beta, point.beta, atol=1e-9)
     np.testing.assert_allclose(found.g, point.g, atol=1e-8)
@@ -193,17 +202,18 @@ def test_finish_releases_wrongly_pinned_rows(pinned, seed):
 @pytest.mark.parametrize("forgotten", range(7))
 def test_finish_finds_forgotten_rows(forgotten):
     """A margin row left out enters; it starts on the side its multiplier is nearer to."""
-    model, point, precision = margin_problem()
+    model, point = margin_problem()
     margin = point.margin.copy()
     margin[np.flatnonzero(margin)[forgotten]] = False
-    found = finish(model, point.beta + 0.01, point.g, margin, precision)
+    found = finish(model, point.beta + 0.01, point.g, margin, penalty_of(model))
     np.testing.assert_array_equal(found.margin, point.margin)
     np.testing.assert_allclose(found.beta, point.beta, atol=1e-9)
 
 
 def test_finish_satisfies_the_optimality_conditions():
     """``D beta = X'(y g)``, g = 2c inside the margin, 0 beyond it, between on it, where ``y f = 1``."""
-    model, point, precision = margin_problem()
+    model, point = margin_problem()
+    precision = penalty_of(model).precision
     u = 1.0 - model.y * (rows_of(model) @ point.beta)
     np.testing.assert_allclose(precision * point.beta, rows_of(model).T @ (model.y * point.g), atol=1e-10)
     np.testing.assert_allclose(u[point.margin], 0.0, atol=1e-12)
@@ -217,11 +227,11 @@ def test_finish_completes_em():
     """A few hundred EM steps are inexact; the active set makes them exact."""
     X, y = simulated(60, 4, seed=11)
     model = build(X, y, prior=Ridge(scale=1.0))
-    point, precision = mode(model)
+    point, _ = mode(model)
     state = run(EM(), model, max_iter=300, tol=1e-12).state
     g = model.y * (state.message.b - state.message.w * state.f)
     near = np.abs(1.0 - model.y * state.f) < 1e-4
-    found = finish(model, state.q.mean, np.clip(g, 0.0, 2.0), near, precision)
+    found = finish(model, state.q.mean, np.clip(g, 0.0, 2.0), near, penalty_of(model))
     assert found.certificate.gap <= 1e-12
     np.testing.assert_allclose(found.beta, point.beta, atol=1e-8)
 
@@ -248,8 +258,8 @@ def test_leave_one_out_equals_refits(n, p, scale, signal, intercept):
     c = weights(n, seed=3)
     options = {"intercept": intercept, "prior": Ridge(scale=scale)}
     model = build(X, y, c=c, **options)
-    point, precision = mode(model)
-    fast = leave_one_out(model, point, precision, np.ones(n))
+    point, _ = mode(model)
+    fast = leave_one_out(model, point, penalty_of(model), np.ones(n))
     exact, same = np.empty(n), np.zeros(n, dtype=bool)
     for i in range(n):
         other = without(X, y, c, i, **options)
@@ -270,9 +280,9 @@ def test_leave_part_of_a_row_out(intercept):
     c = np.random.default_rng(2).integers(1, 5, 40).astype(float)
     options = {"intercept": intercept, "prior": Ridge(scale=0.05)}
     model = build(X, y, c=c, **options)
-    point, precision = mode(model)
+    point, _ = mode(model)
     part = np.full(40, 1e-3)
-    moved = leave_one_out(model, point, precision, part) - point.f
+    moved = leave_one_out(model, point, penalty_of(model), part) - point.f
     rows = np.flatnonzero(~point.margin & (point.g > c))
     assert len(rows) >= 10
     assert point.margin.any()
@@ -291,10 +301,10 @@ def test_margin_rows_that_keep_enough_weight_do_not_move(intercept):
     c = weights(60)
     options = {"intercept": intercept, "prior": Ridge(scale=0.15)}
     model = build(X, y, c=c, **options)
-    point, precision = mode(model)
+    point, _ = mode(model)
     share = point.g / (2.0 * c)
     part = np.full(60, 0.3)
-    fast = leave_one_out(model, point, precision, part)
+    fast = leave_one_out(model, point, penalty_of(model), part)
     stay = np.flatnonzero(point.margin & (share < 0.65))
     leave = np.flatnonzero(point.margin & (share > 0.75))
     assert len(stay) >= 2
@@ -314,11 +324,11 @@ def test_leave_one_out_of_copies_equals_part_of_a_weight():
     prior = Ridge(scale=0.1)
     long = build(np.repeat(X, count, axis=0), np.repeat(y, count), prior=prior)
     short = build(X, y, c=count.astype(float), prior=prior)
-    point, precision = mode(short)
-    part = leave_one_out(short, point, precision, 1.0 / count)
+    point, _ = mode(short)
+    part = leave_one_out(short, point, penalty_of(short), 1.0 / count)
     assert point.margin.any()
     assert np.abs(part - point.f).max() > 0.01
-    repeated = leave_one_out(long, mode(long)[0], precision, np.ones(int(count.sum())))
+    repeated = leave_one_out(long, mode(long)[0], penalty_of(long), np.ones(int(count.sum())))
     np.testing.assert_allclose(repeated, np.repeat(part, count), atol=1e-4)
 
 

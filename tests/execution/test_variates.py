@@ -1,4 +1,4 @@
-"""Slice sampling leaves known densities invariant."""
+"""Slice sampling leaves known densities invariant; stable and horseshoe variates have their laws."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from softmargin.execution.variates import slice_step
+from softmargin.execution.variates import reciprocal_horseshoe, slice_step, tilted_stable
 
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds
 LAWS = {
@@ -79,3 +79,35 @@ def test_outside_the_support_is_never_returned():
     points = [slice_step(rng, lambda x: -x if x >= 0 else -math.inf, 0.01, width=2.0) for _ in range(500)]
     assert min(points) >= 0.0
     assert np.mean(points) > 0.05
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.5, 1.9, 2.0])
+@pytest.mark.parametrize("z", [1e-3, 0.3, 1.0, 4.0])
+def test_tilted_stable_by_its_laplace_transform(alpha, z):
+    """E exp(-s T) = exp(z^alpha - (z^2 + 2 s)^(alpha/2)) within 4.5 standard errors; half of T is rejected."""
+    T = tilted_stable(np.random.default_rng(4), np.full(20_000, z), alpha)
+    scale = max(z, 0.5)
+    for s in (0.1 * scale, scale):
+        wanted = math.exp(z**alpha - (z * z + 2 * s) ** (0.5 * alpha))
+        sample, wrong = np.exp(-s * T), np.exp(-0.5 * s * T)
+        assert abs(sample.mean() - wanted) <= 4.5 * sample.std() / math.sqrt(len(T)) + 1e-12
+        assert abs(wrong.mean() - wanted) > 4.5 * wrong.std() / math.sqrt(len(T))
+
+
+def test_tilted_stable_at_one_is_inverse_gaussian():
+    """The closed form and the general algorithm both give an inverse Gaussian of mean 1/z and shape 1."""
+    law = stats.invgauss(1 / 0.7)
+    for alpha in (1.0, 1.0 + 1e-12):
+        T = tilted_stable(np.random.default_rng(5), np.full(4000, 0.7), alpha)
+        assert stats.kstest(law.cdf(T), "uniform").pvalue > P_LIMIT
+        assert stats.kstest(law.cdf(2.0 * T), "uniform").pvalue < 1e-8
+
+
+@pytest.mark.parametrize("z", [1e-8, 1e-3, 0.3, 0.999, 1.0, 3.0, 100.0])
+def test_reciprocal_horseshoe(z):
+    """Density proportional to exp(-x z)/(1 + x), by quadrature in log x."""
+    t = np.linspace(-40.0, math.log(60.0 / z), 100_001)
+    cdf = np.cumsum(np.exp(t - np.exp(t) * z) / (1 + np.exp(t)))
+    x = reciprocal_horseshoe(np.random.default_rng(6), np.full(4000, z))
+    assert stats.kstest(np.interp(np.log(x), t, cdf / cdf[-1]), "uniform").pvalue > P_LIMIT
+    assert stats.kstest(np.interp(np.log(2.0 * x), t, cdf / cdf[-1]), "uniform").pvalue < 1e-4

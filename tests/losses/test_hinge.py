@@ -29,7 +29,6 @@ def test_expect_is_the_mean_field_message(c):
     np.testing.assert_allclose(bound, -c * (u + np.sqrt(u**2 + v)), rtol=1e-14)
 
 
-@pytest.mark.xfail(strict=True, reason="expect divides 0 by 0 in favour of infinity")
 def test_a_row_without_weight_says_nothing_even_at_the_margin():
     one = np.ones(1)
     message = Hinge().expect(one, 0 * one, one, 0 * one)

@@ -138,3 +138,72 @@ def test_refusals():
     with pytest.raises(ValueError, match=r"must exceed 1 and is 0\.9"):
         InverseGamma(0.4, 1.0).mode(1.0, 1)
     assert not hasattr(HalfCauchy(), "mode")
+
+
+# ---- rho = nu^-kappa, as exponential-power coefficients need it ------------------------------------------------------
+
+
+def power_law(prior, e, m, kappa):
+    """Fine grid of log nu and the log of hyperprior * rho^m exp(-rho e) on it."""
+    centre = math.log(e / m) / kappa
+    x = np.linspace(min(centre, 0.0) - 12 / kappa, max(centre, 0.0) + 40, 200_001)
+    return x, np.array([prior.log_density_power(t, kappa) for t in x]) - kappa * m * x - e * np.exp(-kappa * x)
+
+
+POWERS = [(0.5, 2), (1.0, 2), (1.0, 6), (1.5, 5), (2.0, 40)]  # exponent, and number of coefficients
+
+
+@pytest.mark.parametrize("e", [0.02, 1.0, 60.0])
+@pytest.mark.parametrize(("kappa", "r"), POWERS)
+@pytest.mark.parametrize("prior", [HalfCauchy(1.0), HalfCauchy(5.0), InverseGamma(2.0, 1.0)], ids=str)
+def test_power_expectation_is_exact(prior, kappa, r, e):
+    """E rho and the log evidence by quadrature; nothing is factorised here, so both are exact."""
+    x, log_mass = power_law(prior, e, r / kappa, kappa)
+    total = np.logaddexp.reduce(log_mass)
+    rho, evidence = prior.expect_power(e, r / kappa, kappa)
+    assert evidence == pytest.approx(total + math.log(x[1] - x[0]), abs=1e-6)
+    assert rho == pytest.approx(float(np.exp(log_mass - total) @ np.exp(-kappa * x)), rel=1e-5)
+
+
+def test_power_expectation_of_one_small_coefficient():
+    x, log_mass = power_law(HalfCauchy(1.0), 1e-6, 1.0, 1.0)
+    total = np.logaddexp.reduce(log_mass)
+    assert HalfCauchy(1.0).expect_power(1e-6, 1.0, 1.0)[1] == pytest.approx(total + math.log(x[1] - x[0]), abs=1e-4)
+
+
+def test_powers_of_two_are_the_normal_case():
+    """kappa = 2, m = r/2 and e = E/2: the conjugate answers agree, and the factorised bound is below the evidence."""
+    for prior, solved in (
+        (InverseGamma(2.0, 1.0), "expect"),
+        (InverseGamma(2.0, 1.0), "mode"),
+        (FixedScale(0.4), "mode"),
+    ):
+        wanted = getattr(prior, solved)(3.7, 5)
+        assert getattr(prior, f"{solved}_power")(1.85, 2.5, 2.0) == pytest.approx(wanted, rel=1e-12)
+    gap = HalfCauchy(1.0).expect_power(1.85, 2.5, 2.0)[1] - HalfCauchy(1.0).expect(3.7, 5)[1]
+    assert 0.0 < gap < 0.5
+
+
+@pytest.mark.parametrize("kappa", [0.5, 1.0, 2.0])
+def test_power_density_is_of_the_logarithm(kappa):
+    """With Gamma(a, rate b) on nu^-kappa the density of log nu integrates to one and has its Jacobian."""
+    prior = InverseGamma(2.0, 1.0)
+    total = integrate.quad(lambda x: math.exp(prior.log_density_power(x, kappa)), -40, 80, points=[-2, 0, 2], limit=400)
+    assert total[0] == pytest.approx(1.0, abs=1e-7)
+    wanted = stats.gamma.logpdf(0.3**-kappa, 2.0) + math.log(kappa * 0.3**-kappa)
+    assert prior.log_density_power(math.log(0.3), kappa) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize(("kappa", "r"), POWERS)
+@pytest.mark.parametrize("prior", [HalfCauchy(1.0), InverseGamma(2.0, 1.0)], ids=str)
+def test_power_draws(prior, kappa, r):
+    rng, n, m = np.random.default_rng(6), 1200, r / kappa
+    x, log_mass = power_law(prior, 1.3, m, kappa)
+    cdf = np.cumsum(np.exp(log_mass - log_mass.max()))
+    cdf /= cdf[-1]
+    start = np.exp(np.interp(rng.random(n), cdf, x))
+    drawn = np.array([prior.draw_power(rng, 1.3, m, kappa, scale) for scale in start])
+    assert stats.kstest(np.interp(np.log(drawn), x, cdf), "uniform").pvalue > P_LIMIT
+    assert np.corrcoef(np.log(start), np.log(drawn))[0, 1] < 0.9  # it moves
+    wrong = np.interp(np.log(1.5 * drawn), x, cdf)  # negative control
+    assert stats.kstest(wrong, "uniform").pvalue < 1e-8

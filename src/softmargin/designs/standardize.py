@@ -76,7 +76,10 @@ def design_for(X: Any, columns: Columns) -> Design:
     sparse: bool = sp.issparse(X)
     if len(columns.keep) < X.shape[1]:
         X = X[:, columns.keep] if sparse else np.ascontiguousarray(X[:, columns.keep])
-    if sp.issparse(X):
+    if sparse:
+        if not X.has_canonical_format:  # the Gram kernel wants sorted rows without repeated entries
+            X = X.copy()
+            X.sum_duplicates()
         return Sparse(X, columns.shift, columns.scale, columns.intercept)
     if np.any(np.abs(columns.shift) * columns.scale > _FAR):
         return Dense(X - columns.shift, np.zeros(len(columns.keep)), columns.scale, columns.intercept)

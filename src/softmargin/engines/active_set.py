@@ -14,6 +14,7 @@ import scipy.linalg
 from softmargin.designs.base import Array
 from softmargin.engines.certificate import Certificate, certify
 from softmargin.engines.model import Model
+from softmargin.engines.penalty import Penalty
 
 __all__ = ["ActiveSet", "finish", "leave_one_out"]
 
@@ -22,23 +23,30 @@ _EXACT = 1e-12  # a relative gap that rounding hardly improves
 
 
 class ActiveSet(NamedTuple):
-    """A point with its multipliers and the rows that sit on the margin."""
+    """A point with its multipliers, the rows that sit on the margin, and the coefficients that are not zero."""
 
     beta: Array
     f: Array
     g: Array
     margin: Flags
+    active: Flags
     certificate: Certificate
 
 
-def _solve(model: Model, precision: Array, margin: Flags, inside: Flags) -> tuple[Array, Array] | None:
-    """Solve ``D beta = 2 Z_U'c_U + Z_S'g_S, Z_S beta = 1`` for (beta, g_S); U are the rows inside the margin."""
+def _solve(
+    model: Model, penalty: Penalty, margin: Flags, inside: Flags, active: Flags, sign: Array
+) -> tuple[Array, Array] | None:
+    """Solve ``D beta + rate sign = 2 Z_U'c_U + Z_S'g_S, Z_S beta = 1`` over the active coefficients.
+
+    U are the rows inside the margin and S those on it; the unknowns are (beta, g_S).
+    """
     y, c = model.y, model.c
-    Z = model.blocks.design.rows(np.flatnonzero(margin)) * y[margin][:, None]
-    p, m = len(precision), len(Z)
-    pull = model.blocks.rmatvec(np.where(inside, 2.0 * c * y, 0.0))
+    Z = (model.blocks.design.rows(np.flatnonzero(margin)) * y[margin][:, None])[:, active]
+    m, p = Z.shape
+    pull = model.blocks.rmatvec(np.where(inside, 2.0 * c * y, 0.0))[active] - (penalty.rate * sign)[active]
+    precision = penalty.precision[active]
     # columns scaled by D^-1/2 where that is moderate, so that shrunk and free coefficients are comparable
-    unit = 1.0 / np.sqrt(np.maximum(precision, 1e-4 * precision.max()))
+    unit = 1.0 / np.sqrt(np.maximum(precision, 1e-4 * max(float(precision.max()), 1e-4)))
     K = np.zeros((p + m, p + m))
     K[np.arange(p), np.arange(p)] = precision * unit * unit
     K[p:, :p] = Z * unit
@@ -52,49 +60,82 @@ def _solve(model: Model, precision: Array, margin: Flags, inside: Flags) -> tupl
         solution = scipy.linalg.lstsq(K, rhs)[0]
     if not np.isfinite(solution).all():
         return None
-    return solution[:p] * unit, solution[p:]
+    beta = np.zeros(len(active))
+    beta[active] = solution[:p] * unit
+    return beta, solution[p:]
 
 
-def finish(model: Model, beta: Array, g: Array, margin: Flags, precision: Array, *, changes: int = 25) -> ActiveSet:
+def finish(
+    model: Model,
+    beta: Array,
+    g: Array,
+    margin: Flags,
+    penalty: Penalty,
+    *,
+    active: Flags | None = None,
+    changes: int = 25,
+) -> ActiveSet:
     """Refine (beta, g) by moving the single worst violator between the sets until none is left.
 
-    The refined point is returned only where its certified gap is smaller than that of the point given.
+    The refined point is returned only where its certified gap is smaller than that of the point given. Absolute
+    values in the penalty make coefficients outside ``active`` exactly zero.
     """
     y, c = model.y, model.c
     f = model.blocks.matvec(beta)
-    best = ActiveSet(beta, f, g, margin, certify(model, beta, f, g, precision))
-    inside = ~margin & (g > c)
+    active = np.ones(len(beta), dtype=bool) if active is None else active.copy()
+    best = ActiveSet(beta, f, g, margin, active, certify(model, beta, f, g, penalty))
+    inside, sign = ~margin & (g > c), np.sign(beta)
     margin = margin.copy()
     most = 2 * model.size + 50  # many copies of one row on the margin: the point is degenerate and good as it is
     for _ in range(changes):
-        if best.certificate.gap <= _EXACT or not 0 < margin.sum() <= most:
+        exact = best.certificate.gap <= _EXACT and bool((best.beta[~best.active] == 0.0).all())
+        if exact or not 0 < margin.sum() <= most:
             break
-        solved = _solve(model, precision, margin, inside)
+        solved = _solve(model, penalty, margin, inside, active, sign)
         if solved is None:
             break
         beta, on_margin = solved
         f = model.blocks.matvec(beta)
         g = np.where(inside, 2.0 * c, 0.0)
         g[margin] = on_margin
-        certificate = certify(model, beta, f, g, precision)
-        if certificate.gap < best.certificate.gap:
-            best = ActiveSet(beta, f, np.clip(g, 0.0, 2.0 * c), margin.copy(), certificate)
-        # violations: a multiplier outside its box, or a row on the wrong side of the margin
+        certificate = certify(model, beta, f, g, penalty)
+        if certificate.gap < max(best.certificate.gap, _EXACT):
+            best = ActiveSet(beta, f, np.clip(g, 0.0, 2.0 * c), margin.copy(), active.copy(), certificate)
+        # violations: a multiplier outside its box, a row on the wrong side of the margin, a coefficient of the
+        # wrong sign, a zero coefficient whose score exceeds its rate
         u = 1.0 - y * f
-        outside = np.where(margin, np.maximum(-g, g - 2.0 * c) / np.maximum(2.0 * c, 1e-300), -np.inf)
-        wrong = np.where(margin, -np.inf, np.where(inside, -u, u))
-        release, enter = int(np.argmax(outside)), int(np.argmax(wrong))
-        if outside[release] <= 1e-10 and wrong[enter] <= 1e-10:
+        worst = [
+            _largest(np.where(margin, np.maximum(-g, g - 2.0 * c) / np.maximum(2.0 * c, 1e-300), -np.inf)),
+            _largest(np.where(margin, -np.inf, np.where(inside, -u, u))),
+        ]
+        if penalty.sharp.any():
+            score = model.blocks.rmatvec(y * np.clip(g, 0.0, 2.0 * c))
+            over = np.abs(score) / np.where(penalty.sharp, penalty.rate, np.inf) - 1.0
+            worst += [
+                _largest(np.where(penalty.sharp & active, -beta * sign, -np.inf)),
+                _largest(np.where(penalty.sharp & ~active, over, -np.inf)),
+            ]
+        kind = int(np.argmax([value for value, _ in worst]))
+        value, at = worst[kind]
+        if value <= 1e-10:
             break
-        if outside[release] >= wrong[enter]:
-            margin[release] = False
-            inside[release] = g[release] > c[release]
+        if kind == 0:
+            margin[at], inside[at] = False, g[at] > c[at]
+        elif kind == 1:
+            margin[at], inside[at] = True, False
+        elif kind == 2:
+            active[at] = False
         else:
-            margin[enter], inside[enter] = True, False
+            active[at], sign[at] = True, np.sign(score[at])
     return best
 
 
-def leave_one_out(model: Model, point: ActiveSet, precision: Array, part: Array) -> Array:
+def _largest(values: Array) -> tuple[float, int]:
+    at = int(np.argmax(values))
+    return float(values[at]), at
+
+
+def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array) -> Array:
     """Predictors without the part ``part`` of each row, exact while no other row changes its set (the span rule).
 
     Without that part the row's multiplier must lie below ``(1 - part) 2c``; where it does not, it is moved there
@@ -104,12 +145,12 @@ def leave_one_out(model: Model, point: ActiveSet, precision: Array, part: Array)
     """
     y, c, margin = model.y, model.c, point.margin
     # a nearly flat coordinate would drown the others in rounding; the margin rows determine it anyway
-    precision = np.maximum(precision, 1e-4 * precision.max())
-    root = np.diag(1.0 / np.sqrt(precision))
-    distance = model.blocks.row_quad(root)
+    precision = np.maximum(penalty.precision, 1e-4 * max(float(penalty.precision.max()), 1e-4))
+    metric = np.where(point.active, 1.0 / np.sqrt(precision), 0.0)  # zero coefficients do not move
+    distance = model.blocks.row_quad(np.diag(metric))
     excess = np.maximum(point.g - (1.0 - part) * 2.0 * c, 0.0)
     if margin.any():
-        rows = model.blocks.design.rows(np.flatnonzero(margin)) / np.sqrt(precision)
+        rows = model.blocks.design.rows(np.flatnonzero(margin)) * metric
         signed = np.column_stack((y[margin], rows.round(12)))
         _, first, copy = np.unique(signed, axis=0, return_index=True, return_inverse=True)
         rows, copy = rows[first], copy.ravel()
@@ -119,7 +160,7 @@ def leave_one_out(model: Model, point: ActiveSet, precision: Array, part: Array)
         gram[np.diag_indices_from(gram)] *= 1.0 + 1e-10
         factor = np.linalg.cholesky(gram)
         inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
-        projected = (inverse @ rows) / np.sqrt(precision)  # orthonormal basis of the margin rows, as coefficients
+        projected = (inverse @ rows) * metric  # orthonormal basis of the margin rows, as coefficients
         distance = np.maximum(distance - model.blocks.row_quad(np.ascontiguousarray(projected.T)), 0.0)
         distance[margin] = 1.0 / np.einsum("ij,ij->j", inverse, inverse)[copy]
     loo: Array = point.f - y * excess * distance

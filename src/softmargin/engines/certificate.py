@@ -8,6 +8,7 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.model import Model
+from softmargin.engines.penalty import Penalty
 
 __all__ = ["Certificate", "certify"]
 
@@ -20,22 +21,23 @@ class Certificate(NamedTuple):
     gap: float
 
 
-def certify(model: Model, beta: Array, f: Array, g: Array, precision: Array) -> Certificate:
-    """Duality gap of ``2 c'max(1 - y f, 0) + beta'D beta/2`` from multipliers clipped to [0, 2c].
+def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> Certificate:
+    """Duality gap of ``2 c'max(1 - y f, 0) + penalty(beta)`` from multipliers clipped to [0, 2c].
 
-    Any such g gives the lower bound ``1'g - v'D^-1 v/2`` with ``v = X'(y g)``. A nearly flat intercept makes it
-    useless unless ``sum y g`` is nearly what the optimum has, so the heavier class is shrunk until it is.
+    Any such g gives the lower bound ``1'g - penalty*(X'(y g))``. A nearly flat intercept makes it useless unless
+    ``sum y g`` is nearly what the optimum has, so the heavier class is shrunk until it is; an absolute-value
+    penalty makes it infinite unless ``|X'(y g)|`` is below its rate, so g is then scaled down as a whole.
     """
     y, c = model.y, model.c
-    objective = -float(model.loss.loglik(y, c, f).sum()) + 0.5 * float(precision @ (beta * beta))
+    objective = -float(model.loss.loglik(y, c, f).sum()) + penalty.value(beta)
     g = np.clip(g, 0.0, 2.0 * c)
     if model.free.any():
-        target = float(precision[model.free] @ beta[model.free])  # what sum y g is at the optimum
+        target = float(penalty.precision[model.free] @ beta[model.free])  # what sum y g is at the optimum
         positive, negative = float(g[y > 0].sum()), float(g[y < 0].sum())
         if positive - negative > target:
             g = np.where(y > 0, g * max((negative + target) / positive, 0.0), g)
         elif negative > 0.0:
             g = np.where(y < 0, g * max((positive - target) / negative, 0.0), g)
-    v = model.blocks.rmatvec(y * g)
-    lower = float(g.sum()) - 0.5 * float((v * v) @ (1.0 / precision))
+    shrink, conjugate = penalty.conjugate(model.blocks.rmatvec(y * g))
+    lower = shrink * float(g.sum()) - conjugate
     return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))

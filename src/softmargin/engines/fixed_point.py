@@ -31,7 +31,7 @@ class FixedPointState(NamedTuple):
     @property
     def vector(self) -> Array:
         """What the map works on, without constraints: predictors, log variances, log prior precisions."""
-        return np.concatenate((self.f, np.log(self.v), np.log(self.prior.precision)))
+        return np.concatenate((self.f, np.log(np.maximum(self.v, 1e-300)), np.log(self.prior.precision)))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FixedPoint(ABC):
     def _at(self, model: Model, x: Array) -> FixedPointState | None:
         """The map applied to an extrapolated point."""
         n = len(model.y)
-        if not np.isfinite(x).all() or np.abs(x[n:]).max() > 300.0:
+        if not np.isfinite(x).all() or np.abs(x[n:]).max() > 700.0:
             return None
         message = model.loss.expect(model.y, model.c, x[:n], np.exp(x[n : 2 * n]))
         try:

@@ -13,6 +13,7 @@ from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.certificate import certify
 from softmargin.engines.loop import Info, run
 from softmargin.engines.model import Model
+from softmargin.engines.penalty import Penalty
 from softmargin.priors.base import PriorMessage
 from softmargin.solvers.gaussian import Gaussian
 
@@ -20,77 +21,123 @@ __all__ = ["InteriorPoint", "ModeState", "Newton"]
 
 
 class _Point(NamedTuple):
-    """Primal-dual iterate: ``1 - y f = xi - s``, multipliers g in (0, 2c) with ``v = 2c - g`` carried apart."""
+    """Primal-dual iterate.
+
+    ``1 - y f = xi - s`` with multipliers g in (0, 2c), ``v = 2c - g`` carried apart; for coefficients with an
+    absolute value in their penalty ``beta = p - q`` with ``kappa`` in (-rate, rate) and both distances carried.
+    """
 
     beta: Array
     f: Array
-    g: Array
-    v: Array
-    xi: Array
-    s: Array
+    positive: tuple[Array, ...]  # xi, s, p, q
+    dual: tuple[Array, ...]  # v, g, rate - kappa, rate + kappa: their products with the above go to zero
+    kappa: Array
     gap: float
-    stalled: int
+    mu: float  # smallest mean product so far
+    stalled: int  # steps since it last fell
 
 
 @dataclass(frozen=True)
 class InteriorPoint:
-    """Mehrotra predictor-corrector for ``2 c'max(1 - y f, 0) + beta'D beta/2``; one weighted Gram a step."""
+    """Mehrotra predictor-corrector for ``2 c'max(1 - y f, 0) + penalty(beta)``; one weighted Gram a step.
 
-    precision: Array
+    Rows and absolute values are treated alike: both are differences of two positive parts whose products with
+    their multipliers are driven to zero together, and both end up on the diagonal of the same normal matrix.
+    """
+
+    penalty: Penalty
 
     def init(self, model: Model) -> _Point:
-        n = len(model.y)
-        c = model.c
-        return _Point(np.zeros(model.size), np.zeros(n), c.copy(), c.copy(), np.full(n, 2.0), np.ones(n), math.inf, 0)
+        n, c = len(model.y), model.c
+        rate = self.penalty.rate[self.penalty.sharp]
+        one = np.ones(len(rate))
+        return _Point(
+            np.zeros(model.size),
+            np.zeros(n),
+            (np.full(n, 2.0), np.ones(n), one, one),
+            (c.copy(), c.copy(), rate.copy(), rate.copy()),
+            np.zeros(len(rate)),
+            math.inf,
+            math.inf,
+            0,
+        )
 
     def step(self, model: Model, x: _Point, iteration: int) -> tuple[_Point, Info]:
-        y, D, blocks = model.y, self.precision, model.blocks
-        n = len(y)
-        # residuals of 1 - y f = xi - s and of D beta = X'(y g)
-        primal = y * x.f - 1.0 + x.xi - x.s
-        dual = D * x.beta - blocks.rmatvec(y * x.g)
-        mu = float(x.xi @ x.v + x.s @ x.g) / (2 * n)
-        inverse = 1.0 / (x.xi / x.v + x.s / x.g)
+        y, blocks, sharp = model.y, model.blocks, self.penalty.sharp
+        (xi, s, p, q), (v, g, zp, zq) = x.positive, x.dual
+        # residuals: 1 - y f = xi - s, beta = p - q, and stationarity
+        off_rows, off_split = y * x.f - 1.0 + xi - s, x.beta[sharp] - p + q
+        stationary = self.penalty.precision * x.beta - blocks.rmatvec(y * g)
+        stationary[sharp] += x.kappa
+        count = 2 * (len(y) + len(p))
+        mu = sum(float(a @ b) for a, b in zip(x.positive, x.dual, strict=True)) / count
+        inverse, weight = 1.0 / (xi / v + s / g), 1.0 / (p / zp + q / zq)
 
-        # 1. predictor: aim at mu = 0
-        toward = -primal + x.xi - x.s
-        A, rhs = blocks.gram(inverse, y * inverse * toward)
-        A.flat[:: len(D) + 1] += D
-        gaussian = Gaussian.from_precision(A, rhs - dual)
-        ahead = blocks.matvec(gaussian.mean)
-        dg = (toward - y * ahead) * inverse
-        dxi = -x.xi + (x.xi / x.v) * dg
-        ds = -x.s - (x.s / x.g) * dg
-        step = min(1.0, _room(x, dg, dxi, ds))
-        trial = (x.xi + step * dxi) @ (x.v - step * dg) + (x.s + step * ds) @ (x.g + step * dg)
-        target = mu * (max(float(trial), 0.0) / (2 * n * mu)) ** 3
+        def direction(aim: tuple[Array, ...], gaussian: Gaussian | None) -> tuple[Gaussian, _Step]:
+            """Newton step that sends each product to its aim, given as additive changes of the positive parts."""
+            a1, a2, b1, b2 = aim
+            toward = -off_rows - a1 + a2
+            split = weight * (off_split - (b1 - b2))
+            if gaussian is None:
+                A, rhs = blocks.gram(inverse, y * inverse * toward)
+                diagonal = self.penalty.precision.copy()
+                diagonal[sharp] += weight
+                A.flat[:: len(diagonal) + 1] += diagonal
+                rhs = rhs - stationary
+                rhs[sharp] -= split
+                gaussian = Gaussian.from_precision(A, rhs)
+                dbeta = gaussian.mean
+            else:
+                rhs = blocks.rmatvec(y * inverse * toward) - stationary
+                rhs[sharp] -= split
+                dbeta = gaussian.solve(rhs)
+            ahead = blocks.matvec(dbeta)
+            dg = (toward - y * ahead) * inverse
+            dkappa = weight * dbeta[sharp] + split
+            dpositive = (a1 + (xi / v) * dg, a2 - (s / g) * dg, b1 + (p / zp) * dkappa, b2 - (q / zq) * dkappa)
+            return gaussian, _Step(dbeta, ahead, dpositive, (-dg, dg, -dkappa, dkappa), dkappa)
 
+        # 1. predictor: aim at products of zero
+        gaussian, move = direction(tuple(-part for part in x.positive), None)
+        length = min(1.0, _room(x, move))
+        pairs = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
+        trial = sum(float((a + length * da) @ (b + length * db)) for a, da, b, db in pairs) / count
+        target = mu * (max(trial, 0.0) / mu) ** 3
         # 2. corrector: aim at the target with the second-order products
-        a1 = (target + dxi * dg) / x.v - x.xi
-        a2 = (target - ds * dg) / x.g - x.s
-        toward = -primal - a1 + a2
-        dbeta = gaussian.solve(blocks.rmatvec(y * inverse * toward) - dual)
-        ahead = blocks.matvec(dbeta)
-        dg = (toward - y * ahead) * inverse
-        dxi = a1 + (x.xi / x.v) * dg
-        ds = a2 - (x.s / x.g) * dg
-        step = min(1.0, 0.995 * _room(x, dg, dxi, ds))
-        beta = x.beta + step * dbeta
-        f = x.f + step * ahead
-        new = _Point(beta, f, x.g + step * dg, x.v - step * dg, x.xi + step * dxi, x.s + step * ds, x.gap, x.stalled)
-        certificate = certify(model, beta, f, new.g, D)
-        better = certificate.gap < 0.9 * x.gap
-        new = new._replace(gap=min(certificate.gap, x.gap), stalled=0 if better else x.stalled + 1)
+        parts = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
+        _, move = direction(tuple((target - da * db) / b - a for a, da, b, db in parts), gaussian)
+        length = min(1.0, 0.995 * _room(x, move))
+        beta, f = x.beta + length * move.beta, x.f + length * move.f
+        new = _Point(
+            beta,
+            f,
+            tuple(a + length * da for a, da in zip(x.positive, move.positive, strict=True)),
+            tuple(b + length * db for b, db in zip(x.dual, move.dual, strict=True)),
+            x.kappa + length * move.kappa,
+            x.gap,
+            min(mu, x.mu),
+            0 if mu < 0.9 * x.mu else x.stalled + 1,
+        )
+        certificate = certify(model, beta, f, new.dual[1], self.penalty)
+        new = new._replace(gap=min(certificate.gap, x.gap))
         done = not np.isfinite(certificate.gap) or new.stalled > 6
         return (x if done else new), Info(-certificate.objective, certificate.gap, done)
 
 
-def _room(x: _Point, dg: Array, dxi: Array, ds: Array) -> float:
+class _Step(NamedTuple):
+    beta: Array
+    f: Array
+    positive: tuple[Array, ...]
+    dual: tuple[Array, ...]
+    kappa: Array
+
+
+def _room(x: _Point, move: _Step) -> float:
     """Largest step that keeps all variables positive."""
     room = math.inf
-    for value, change in ((x.g, dg), (x.v, -dg), (x.xi, dxi), (x.s, ds)):
-        ratio = -change / value
-        room = min(room, 1.0 / max(float(ratio.max()), 1e-300))
+    for value, change in zip(x.positive + x.dual, move.positive + move.dual, strict=True):
+        if len(value):
+            room = min(room, 1.0 / max(float((-change / value).max()), 1e-300))
     return room
 
 
@@ -99,6 +146,7 @@ class ModeState(NamedTuple):
 
     point: ActiveSet
     prior: PriorMessage
+    penalty: Penalty
     objective: float
     tried: float  # log of the scale the coefficients were found at
     wanted: float  # log of the scale that maximises the density given them
@@ -117,7 +165,7 @@ class Newton:
     start: float = 1.0
     gap: float = 1e-9
     needs_loss = ("loglik",)
-    needs_prior = ("mode", "at_scale")
+    needs_prior = ("mode", "penalty")
 
     def init(self, model: Model) -> ModeState:
         fixed = model.prior.stretch(model.prior.start()) is None
@@ -144,15 +192,21 @@ class Newton:
         return new, Info(new.objective, abs(new.wanted - new.tried))
 
     def _mode(self, model: Model, log_scale: float, before: tuple[float, float]) -> ModeState:
-        precision = model.prior.at_scale(math.exp(log_scale)).start().precision
-        point = self.at(model, precision)
+        parts = model.prior.penalty(math.exp(log_scale))
+        if parts is None:
+            raise ValueError("the exact mode needs a convex penalty; use engine_options={'algorithm': 'em'}.")
+        penalty = Penalty(*parts)
+        point = self.at(model, penalty)
         prior = model.prior.mode(point.beta)
         objective = float(model.loss.loglik(model.y, model.c, point.f).sum()) + prior.bound
-        return ModeState(point, prior, objective, log_scale, math.log(prior.values["scale"]), before)
+        return ModeState(point, prior, penalty, objective, log_scale, math.log(prior.values["scale"]), before)
 
-    def at(self, model: Model, precision: Array) -> ActiveSet:
-        """The mode of the coefficients under a given prior precision."""
-        inner = run(InteriorPoint(precision), model, max_iter=200, tol=self.gap)
-        x: _Point = inner.state
-        margin = np.minimum(x.g, x.v) / np.maximum(2.0 * model.c, 1e-300) > np.maximum(x.xi, x.s)
-        return finish(model, x.beta, np.clip(x.g, 0.0, 2.0 * model.c), margin, precision)
+    def at(self, model: Model, penalty: Penalty) -> ActiveSet:
+        """The mode of the coefficients under a given penalty."""
+        x: _Point = run(InteriorPoint(penalty), model, max_iter=200, tol=self.gap).state
+        (xi, s, p, q), (v, g, zp, zq) = x.positive, x.dual
+        margin = np.minimum(g, v) / np.maximum(2.0 * model.c, 1e-300) > np.maximum(xi, s)
+        active = np.ones(model.size, dtype=bool)
+        rate = penalty.rate[penalty.sharp]
+        active[penalty.sharp] = np.maximum(p, q) > np.minimum(zp, zq) / np.maximum(rate, 1e-300)
+        return finish(model, x.beta, np.clip(g, 0.0, 2.0 * model.c), margin, penalty, active=active)

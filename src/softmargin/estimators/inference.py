@@ -10,17 +10,20 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
-from softmargin.engines.active_set import finish, leave_one_out
+from softmargin.engines.active_set import ActiveSet, finish, leave_one_out
 from softmargin.engines.cavities import CavityAverage
+from softmargin.engines.certificate import Certificate
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.gibbs import Gibbs
 from softmargin.engines.loop import Info, Outcome, Progress, run
 from softmargin.engines.model import Model, require
 from softmargin.engines.newton import Newton
+from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.link import LeaveOneOut, cavity, fit_link
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
+from softmargin.priors.base import PriorMessage
 from softmargin.solvers.coordinates import Coordinates
 
 _CAVITIES = 100  # sweeps that leave-one-out moments are averaged over
@@ -139,6 +142,21 @@ def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
     return Fit(posterior, loo, scale, outcome)
 
 
+def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tuple[ActiveSet, Penalty]:
+    """The end point of EM, refined and certified where the penalty is convex."""
+    parts = model.prior.penalty(prior.values["scale"])
+    margin = np.abs(1.0 - model.y * model.blocks.matvec(beta)) < 1e-4
+    if parts is None:  # no dual: the tangent of the penalty at the end point stands in for it
+        penalty = Penalty(prior.precision, np.zeros(len(beta)))
+        active = (np.abs(beta) > 1e-6 * np.abs(beta).max()) | model.free
+        beta = np.where(active, beta, 0.0)
+        gap = Certificate(float("nan"), float("nan"), float("nan"))
+        return ActiveSet(beta, model.blocks.matvec(beta), g, margin, active, gap), penalty
+    penalty = Penalty(*parts)
+    active = (np.abs(beta) > 1e-6 * np.abs(beta).max()) | ~penalty.sharp
+    return finish(model, beta, g, margin, penalty, active=active), penalty
+
+
 def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     algorithm = settings.options.get("algorithm", "newton")
     if algorithm == "em":
@@ -146,10 +164,8 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         options.pop("algorithm")
         outcome = _run(EM(**options), model, settings, "em", max_iter=settings.max_iter, tol=settings.tol)
         state = outcome.state
-        precision = state.prior.precision
-        g = model.y * (state.message.b - state.message.w * state.f)
-        margin = np.abs(1.0 - model.y * state.f) < 1e-4
-        point = finish(model, state.q.mean, np.clip(g, 0.0, 2.0 * model.c), margin, precision)
+        g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
+        point, penalty = _certified(model, state.q.mean, g, state.prior)
     elif algorithm == "newton":
         options = _options(settings, "algorithm", "starts")
         learned = model.prior.stretch(model.prior.start()) is not None
@@ -160,14 +176,14 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         ]
         outcome = max(runs, key=lambda found: found.state.objective)
         state = outcome.state
-        point, precision = state.point, model.prior.at_scale(np.exp(state.tried)).start().precision
+        point, penalty = state.point, state.penalty
     else:
         raise ValueError(f"engine_options algorithm must be 'newton' or 'em'; got {algorithm!r}.")
     scale = state.prior.values["scale"]
-    f = leave_one_out(model, point, precision, settings.part)
+    f = leave_one_out(model, point, penalty, settings.part)
     loo = _link(model, settings, f, np.zeros_like(f), float("nan"), smooth=True)
     posterior = PointPosterior(settings.columns, settings.coordinates.basis, point.beta, scale**2)
-    return Fit(posterior, loo, scale, outcome, gap=max(point.certificate.gap, 0.0))
+    return Fit(posterior, loo, scale, outcome, gap=point.certificate.gap)
 
 
 def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:

@@ -38,8 +38,10 @@ def slice_step(
         steps_right -= 1
     while True:
         point = left + (right - left) * rng.random()
-        if log_density(point) > level or abs(right - left) < 1e-14 * (1.0 + abs(start)):
+        if log_density(point) > level:
             return point
+        if abs(right - left) < 1e-14 * (1.0 + abs(start)):
+            return start
         if point < start:
             left = point
         else:

@@ -25,7 +25,7 @@ def _expect(y: Any, c: Any, f: Any, v: Any, w: Any, b: Any, bound: Any) -> None:
     for i in range(len(y)):
         u = 1.0 - y[i] * f[i]
         root = math.sqrt(u * u + v[i])
-        w[i] = c[i] / root if root > 0.0 else math.inf
+        w[i] = c[i] / root if root > 0.0 else (math.inf if c[i] > 0.0 else 0.0)
         b[i] = y[i] * (w[i] + c[i])
         bound[i] = -c[i] * (u + root)
 
@@ -40,11 +40,11 @@ def _gaussian(y: Any, c: Any, f: Any, v: Any, w: Any, b: Any, bound: Any) -> Non
             cdf, density, mean = 1.0, 0.0, m
             if t < 38.0:
                 density = _DENSITY * math.exp(-0.5 * t * t)
-        elif t > -6.0:
+        elif t > -15.0:
             cdf = 0.5 * math.erfc(-t * _SQRT_HALF)
             density = _DENSITY * math.exp(-0.5 * t * t)
             mean = m * cdf + s * density
-        elif t > -38.0:  # asymptotic series: the two terms of the closed form cancel here
+        elif t > -38.0:  # asymptotic series: the two terms of the closed form cancel like 1/t^2
             cdf = 0.5 * math.erfc(-t * _SQRT_HALF)
             density = _DENSITY * math.exp(-0.5 * t * t)
             r = 1.0 / (t * t)

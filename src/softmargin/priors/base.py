@@ -70,6 +70,9 @@ class BoundPrior(Protocol):
     def at_scale(self, scale: float) -> BoundPrior:
         """The same prior with its scale fixed."""
 
+    def penalty(self, scale: float) -> tuple[Array, Array] | None:
+        """Precision of beta^2/2 and rate of |beta| in the negative log density at this scale; None if not convex."""
+
 
 @runtime_checkable
 class Prior(Protocol):

@@ -97,7 +97,7 @@ class HalfCauchy:
     learned = True
 
     def expect(self, E: float, r: float) -> tuple[float, float]:
-        shape, q, e = 0.5 * (r + 1), self.scale**-2, 0.5 * E
+        shape, q, e = 0.5 * (r + 1), self.scale**-2, max(0.5 * E, 1e-300)
         # E tau is the positive root of e x^2 + b x - shape q = 0, in the form without cancellation
         b = 1.0 + q * e - shape
         root = math.sqrt(b * b + 4.0 * e * shape * q)
@@ -122,11 +122,16 @@ class HalfCauchy:
 
     def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
         """One-dimensional quadrature over log nu; the integrand is log-concave."""
-        l, step = self._mode(e, m, kappa), 1.0
-        curvature = kappa * kappa * e * math.exp(-kappa * l) + 1.0 / math.cosh(l - math.log(self.scale)) ** 2
+        l, prior = self._mode(e, m, kappa), math.log(self.scale)
+        curvature = kappa * kappa * e * math.exp(-kappa * l) + 1.0 / math.cosh(min(abs(l - prior), 300.0)) ** 2
         sd = 1.0 / math.sqrt(curvature)
-        # to the right the integrand decays only like exp(-(kappa m + 1) l)
-        grid = np.linspace(l - 10.0 * sd, l + max(10.0 * sd, 45.0 / (kappa * m + 1.0)), 241)
+        # to the right the integrand decays like exp(-(kappa m - 1) l) up to the prior's scale, then faster
+        fast = max(l + 10.0 * sd, prior) + 45.0 / (kappa * m + 1.0)
+        slow = l + max(10.0 * sd, 45.0 / (kappa * m - 1.0)) if kappa * m > 1.0 else math.inf
+        high = min(fast, max(slow, l + 10.0 * sd))
+        low = max(l - 10.0 * sd, (math.log(max(e, 1e-290)) - math.log(m + 750.0)) / kappa)
+        spacing = min(0.125 * sd, 0.1 / max(kappa, 1.0))  # both edges of a plateau are this sharp
+        grid = np.linspace(low, high, min(max(161, int((high - low) / spacing)), 8001))
         step = grid[1] - grid[0]
         ratio = grid - math.log(self.scale)
         rho = np.exp(-kappa * grid)

@@ -14,6 +14,8 @@ from softmargin.solvers.coordinates import Coordinates
 
 __all__ = ["Dual"]
 
+_TOLERANCE = 1e-10
+
 
 @dataclass(frozen=True)
 class Dual:
@@ -31,7 +33,8 @@ class Dual:
         """Rows of ``F`` as a new dense design, and the basis ``W``."""
         lead = int(design.intercept)
         product = design.outer()
-        factor, pivot, rank, _ = dpstrf(product, lower=1)
+        # pivots below this are rounding of the products, not directions
+        factor, pivot, rank, _ = dpstrf(product, tol=_TOLERANCE * float(product.diagonal().max()), lower=1)
         order = pivot - 1
         lower = np.tril(factor)[:, :rank]
         features = np.empty_like(lower)
@@ -41,4 +44,8 @@ class Dual:
         chosen[order[:rank]] = np.eye(rank)
         basis = design.rmatmat(chosen)
         basis = solve_triangular(lower[:rank], basis.T, lower=True).T
+        # nearly dependent rows cost orthogonality; one more Cholesky restores it
+        again = np.linalg.cholesky(basis.T @ basis)
+        basis = solve_triangular(again, basis.T, lower=True).T
+        features = features @ again
         return Coordinates(Dense.plain(features, intercept=bool(lead)), basis, lead)

@@ -1,0 +1,418 @@
+"""Sampling which coefficients are in, together with their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.engines.informed_kernels import births, swaps
+from softmargin.engines.line_kernels import loss_at
+from softmargin.engines.loop import Info
+from softmargin.engines.model import Model
+from softmargin.engines.scan_kernels import scan
+from softmargin.engines.selection_kernels import flips
+from softmargin.engines.selection_state import (
+    Rows,
+    SelectionChain,
+    Window,
+    curvature,
+    energies,
+    new_reference,
+    new_tally,
+    new_window,
+    pack,
+    pick_weights,
+    rows_of,
+)
+from softmargin.execution.blocks import Cell
+from softmargin.execution.streams import Purpose
+from softmargin.execution.variates import slice_step
+from softmargin.priors.base import Flags
+from softmargin.priors.spike_slab import BoundSpikeSlab
+from softmargin.solvers.gaussian import Gaussian
+
+__all__ = ["SpikeSlabGibbs"]
+
+_FAR = 50.0  # no single move changes a scale by more than e^50
+_ADAPT = (0.01, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75, 1.0)  # when, in parts of the warm-up
+_WIDE = 1000  # columns from which X'KX is not formed
+
+
+@dataclass(frozen=True)
+class SpikeSlabGibbs:
+    """Several chains over (gamma, beta, scale, inclusion probability), one sweep of each a step.
+
+    A sweep: (1) scale move, beta -> g beta, and interweaving of a learned scale; (2) inclusion probability and
+    scale given the rest; (3) flips: (gamma_j, beta_j) along its compensated line, row latents integrated out;
+    (4) swaps, and births and deaths where there are many columns, by informed choice; (5) row latents given beta,
+    and the active coefficients given everything, as one block. During the warm-up the reference precision of the
+    lines and the choice of coefficients adapt; afterwards nothing does.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains. They start from the empty model, the full one (few columns) or the best single columns
+        (many), a random one, and the best columns, in turn.
+    warmup : int
+        Sweeps during which the sampler adapts; they must not be kept.
+    scan : {"lines", "plain"}
+        "plain" replaces (3) and (4) by the scan given the latents (Polson and Scott), for comparison.
+    flips, swaps, births : int or None
+        How many of these moves a sweep makes; None chooses by the number of columns.
+    scale_moves : bool
+        Whether to make the moves (1).
+    """
+
+    chains: int = 4
+    warmup: int = 1000
+    scan: str = "lines"
+    flips: int | None = None
+    swaps: int | None = None
+    births: int | None = None
+    scale_moves: bool = True
+    temper: float = 0.7
+    needs_loss = ("draw", "loglik")
+    needs_prior = ("draw_inclusion", "draw_scale", "slab_precision")
+
+    def __post_init__(self) -> None:
+        if self.scan not in ("lines", "plain"):
+            raise ValueError(f"scan must be 'lines' or 'plain'; got {self.scan!r}.")
+
+    def init(self, model: Model) -> tuple[SelectionChain, ...]:
+        """Start every chain in a model of its own."""
+        _check_hinge(model)
+        rows_of(model)
+        return tuple(model.blocks.parallel(lambda k: self._start(model.serial(), k), range(self.chains)))
+
+    def step(
+        self, model: Model, state: tuple[SelectionChain, ...], iteration: int
+    ) -> tuple[tuple[SelectionChain, ...], Info]:
+        """One sweep of every chain; chains run on the threads, and do not depend on how."""
+        serial = model.serial()
+
+        def one(k: int) -> SelectionChain:
+            return self.sweep(serial, state[k], k, iteration + 1)
+
+        new = tuple(model.blocks.parallel(one, range(self.chains)))
+        return new, Info(sum(chain.loglik for chain in new) / len(new), math.inf)
+
+    def sweep(self, model: Model, chain: SelectionChain, k: int, iteration: int) -> SelectionChain:
+        """One sweep of chain number ``k``."""
+        prior: Any = model.prior
+        rows, rng = rows_of(model), model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
+        beta, f, scale = chain.beta, chain.f, chain.prior.values["scale"]
+        if self.scale_moves:
+            beta, f = _scale_move(rng, rows, prior, beta, f, scale, chain.gamma)
+            beta, f, scale = _interweave(rng, rows, prior, beta, f, scale, chain)
+        draws = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
+        pi = prior.draw_inclusion(draws, chain.gamma)
+        scale = prior.draw_scale(draws, scale, beta, chain.gamma)
+        chain = chain._replace(beta=beta, f=f, prior=prior.state(scale, pi, chain.gamma))
+        if self.scan == "plain":
+            return self._counted(model, _plain(model, chain, rng, scale, pi, k, iteration), iteration)
+        chain = self._adapted(model, chain, rows, iteration)
+        chain = self._moves(model, chain, rows, rng, scale, pi)
+        every = 1 + len(beta) // 2000 if self._wide(model) else 0
+        chain = _coefficients(model, chain, rows, scale, pi, k, iteration, every and iteration % every == 0)
+        return self._counted(model, chain, iteration)
+
+    def diagnostics(self, state: tuple[SelectionChain, ...]) -> dict[str, Array]:
+        """Acceptance rates of each chain, and how far indicators and conditional probabilities disagree.
+
+        ``gap`` is, per chain and coefficient, the frequency of the indicator minus the average conditional
+        probability since the end of the warm-up: beyond its Monte Carlo error it should be zero.
+        """
+        tallies = [chain.tally for chain in state]
+        sweeps = np.array([[max(tally.sweeps, 1)] for tally in tallies])
+
+        def rate(name: str, part: int) -> Array:
+            counts = np.array([getattr(tally, name) for tally in tallies])
+            return counts[:, part] / np.maximum(counts[:, 0], 1.0)
+
+        return {
+            "gap": np.array([tally.indicator - tally.inclusion for tally in tallies]) / sweeps,
+            "indicator": np.array([tally.indicator for tally in tallies]) / sweeps,
+            "inclusion": np.array([tally.inclusion for tally in tallies]) / sweeps,
+            "flip_acceptance": rate("flips", 1),
+            "flip_changes": rate("flips", 2),
+            "swap_acceptance": rate("swaps", 1),
+            "birth_acceptance": rate("births", 1),
+        }
+
+    def _wide(self, model: Model) -> bool:
+        return model.size > _WIDE or model.size > len(model.y)
+
+    def _start(self, model: Model, k: int) -> SelectionChain:
+        prior: Any = model.prior
+        n, p = len(model.y), model.size
+        rows, rng = rows_of(model), model.streams.at(Purpose.START, chain=k)
+        state = prior.start()
+        scale, pi = state.values["scale"], prior.inclusion_of(state)
+        if prior.scale_prior.learned:
+            scale *= math.exp(float(rng.normal()))
+        gamma = _start_model(rng, rows, prior.always, k, n, self._wide(model))
+        f = rng.standard_normal(n)
+        chain = SelectionChain(
+            np.zeros(p), f, prior.state(scale, pi, gamma), np.zeros(p), 0.0, gamma, gamma.astype(float), None,
+            new_window(n, p), new_tally(p),
+        )  # fmt: skip
+        for turn in range(3):
+            chain = _coefficients(model, chain, rows, scale, pi, k, 0, False, turn=turn)
+        if self.scan == "lines":
+            weight = pick_weights(np.full(p, 0.5), prior.always)
+            chain = chain._replace(reference=new_reference(rows, curvature(model, chain.f), weight, self._wide(model)))
+        return chain
+
+    def _adapted(self, model: Model, chain: SelectionChain, rows: Rows, iteration: int) -> SelectionChain:
+        """At set times of the warm-up, a new reference from the sweeps since the last one."""
+        if iteration > self.warmup + 1:
+            return chain
+        assert chain.reference is not None
+        window = chain.window
+        if window.count and iteration - 1 in {math.ceil(part * self.warmup) for part in _ADAPT}:
+            prior: Any = model.prior
+            weight = chain.reference.weight
+            if window.count >= 10:
+                weight = pick_weights(window.inclusion / window.count, prior.always)
+            reference = new_reference(rows, window.curvature / window.count, weight, self._wide(model))
+            return chain._replace(reference=reference, window=new_window(len(model.y), model.size))
+        return chain
+
+    def _counted(self, model: Model, chain: SelectionChain, iteration: int) -> SelectionChain:
+        """Add the sweep to the sums: those of the adaptation in the warm-up, those of the diagnostics after it."""
+        if iteration <= self.warmup:
+            window = chain.window
+            if self.scan == "lines":
+                window = Window(
+                    window.curvature + curvature(model, chain.f), window.inclusion + chain.inclusion, window.count + 1
+                )
+            return chain._replace(window=window, tally=new_tally(model.size))
+        tally = chain.tally
+        tally = tally._replace(
+            sweeps=tally.sweeps + 1,
+            indicator=tally.indicator + chain.gamma,
+            inclusion=tally.inclusion + chain.inclusion,
+        )
+        return chain._replace(tally=tally)
+
+    def _moves(
+        self, model: Model, chain: SelectionChain, rows: Rows, rng: np.random.Generator, scale: float, pi: float
+    ) -> SelectionChain:
+        """Steps 3 and 4, on copies."""
+        prior: Any = model.prior
+        assert chain.reference is not None
+        reference, p, wide = chain.reference, model.size, self._wide(model)
+        D = prior.slab_precision(scale)
+        logit = np.where(prior.always, math.inf, math.log(pi) - math.log1p(-pi))
+        beta, inclusion, u = chain.beta.copy(), chain.inclusion.copy(), rows.slope - rows.signed * chain.f
+        tally = chain.tally._replace(
+            flips=chain.tally.flips.copy(), swaps=chain.tally.swaps.copy(), births=chain.tally.births.copy()
+        )
+        n_flips = (min(p, 100) if self.flips is None else self.flips) if p else 0
+        n_swaps = min(p, 8) if self.swaps is None else self.swaps
+        n_births = (8 if wide else 0) if self.births is None else self.births
+        cumulative = np.cumsum(reference.weight)
+        picks = np.searchsorted(cumulative, rng.random(n_flips) * cumulative[-1], side="right")
+        picks = np.minimum(picks, p - 1)
+        rule = (rows.Z, reference.K, reference.full, reference.diagonal, D, logit)
+        gamma = chain.gamma
+        packed, m = pack(rows, reference, gamma, D), int(gamma.sum())
+
+        def grown() -> tuple[Any, int]:
+            here = packed.place >= 0
+            return pack(rows, reference, here, D), int(here.sum())
+
+        while len(picks):
+            m, done = flips(
+                rng, *rule, picks, beta, u, packed.index, packed.place, m, packed.R, packed.cross, inclusion,
+                tally.flips,
+            )  # fmt: skip
+            picks = picks[done:]
+            if len(picks):
+                packed, m = grown()
+        while n_births:
+            m, done = births(
+                rng, *rule, n_births, reference.weight, self.temper, beta, u, packed.index, packed.place, m, packed.R,
+                packed.cross, tally.births,
+            )  # fmt: skip
+            n_births -= done
+            if n_births:
+                packed, m = grown()
+        swaps(
+            rng, *rule, n_swaps, reference.weight, self.temper, beta, u, packed.index, packed.place, m, packed.R,
+            packed.cross, tally.swaps,
+        )  # fmt: skip
+        return chain._replace(
+            beta=beta,
+            f=model.blocks.matvec(beta),
+            gamma=packed.place >= 0,
+            inclusion=inclusion,
+            tally=tally,
+        )
+
+
+def _check_hinge(model: Model) -> None:
+    """The lines need the hinge itself: refuse a loss whose values differ from it."""
+    y, c = np.array([1.0, -1.0, 1.0, -1.0]), np.array([1.0, 0.5, 2.0, 1.0])
+    f = np.array([0.3, 0.7, 1.5, -2.5])
+    if not np.allclose(model.loss.loglik(y, c, f), -2.0 * c * np.maximum(1.0 - y * f, 0.0), rtol=1e-12, atol=1e-12):
+        raise TypeError(
+            f"SpikeSlabGibbs needs the hinge, and {type(model.loss).__name__} is another loss; choose another prior."
+        )
+
+
+def _start_model(rng: np.random.Generator, rows: Rows, always: Flags, k: int, n: int, wide: bool) -> Flags:
+    """Empty, full (or a few of the best), random, best columns: in turn over the chains."""
+    p, gamma = len(always), always.copy()
+    open_ = np.flatnonzero(~always)
+    few = min(len(open_), max(1, n // 4), 20) if wide else max(1, len(open_) // 2)
+    if k % 4 == 1 and not wide:
+        gamma[:] = True
+    elif k % 4 == 2 and len(open_):
+        gamma[rng.permutation(open_)[:few]] = True
+    elif k % 4 in (1, 3) and len(open_):
+        size = max(1, few // 4) if k % 4 == 1 else few
+        pull = np.abs(rows.Z.sum(axis=1))[open_]  # score at zero, where every row is inside the margin
+        gamma[open_[np.argsort(-pull, kind="stable")[:size]]] = True
+    assert len(gamma) == p
+    return gamma
+
+
+def _scale_move(
+    rng: np.random.Generator, rows: Rows, prior: Any, beta: Array, f: Array, scale: float, gamma: Flags
+) -> tuple[Array, Array]:
+    """Slice update of g in beta -> g beta, all active coefficients scaled: log target + (their number) log g."""
+    if not beta.any():
+        return beta, f
+    d, signed = int(gamma.sum()), rows.signed * f
+    half = 0.5 * float(prior.slab_precision(scale) @ (beta * beta))
+
+    def log_density(t: float) -> float:
+        if abs(t) > _FAR:
+            return -math.inf
+        g = math.exp(t)
+        return -loss_at(rows.slope, signed, g) - half * g * g + d * t
+
+    g = math.exp(slice_step(rng, log_density, 0.0, width=1.0 / math.sqrt(d)))
+    return g * beta, g * f
+
+
+def _interweave(
+    rng: np.random.Generator, rows: Rows, prior: Any, beta: Array, f: Array, scale: float, chain: SelectionChain
+) -> tuple[Array, Array, float]:
+    """Slice update of g in (scale, beta) -> (g scale, g beta): the prior of the slab drops out, the free ones move."""
+    log_hyper: Callable[[float], float] | None = prior.stretch(chain.prior)
+    if log_hyper is None or not beta.any():
+        return beta, f, scale
+    free, signed = prior.free, rows.signed * f
+    n_free, half = int(free.sum()), 0.5 * prior.flat * float(beta[free] @ beta[free])
+
+    def log_density(t: float) -> float:
+        if abs(t) > _FAR:
+            return -math.inf
+        return -loss_at(rows.slope, signed, math.exp(t)) + log_hyper(t) + n_free * t - half * math.exp(2.0 * t)
+
+    g = math.exp(slice_step(rng, log_density, 0.0, width=0.5))
+    return g * beta, g * f, g * scale
+
+
+def _latents(model: Model, f: Array, k: int, iteration: int, turn: int) -> tuple[Array, Array]:
+    """Row messages given the linear predictors, cell by cell."""
+    w, b = np.empty(len(f)), np.empty(len(f))
+
+    def one(cell: Cell) -> None:
+        at = slice(cell.lo, cell.hi)
+        rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration, cell=cell.number + (turn << 40))
+        w[at], b[at] = model.loss.draw(rng, model.y[at], model.c[at], f[at])
+
+    model.blocks.map(one)
+    return w, b
+
+
+def _coefficients(
+    model: Model, chain: SelectionChain, rows: Rows, scale: float, pi: float, k: int, iteration: int, all_odds: bool,
+    turn: int = 0,
+) -> SelectionChain:  # fmt: skip
+    """Step 5; with ``all_odds`` also the inclusion probability of every coefficient given the latents."""
+    prior: BoundSpikeSlab = model.prior  # type: ignore[assignment]
+    w, b = _latents(model, chain.f, k, iteration, turn)
+    w, b = w * rows.inverse**2, b * rows.inverse
+    index = np.flatnonzero(chain.gamma)
+    beta, mean, inclusion = np.zeros(model.size), np.zeros(model.size), chain.inclusion
+    f = np.zeros(len(model.y))
+    if len(index):
+        active = rows.Z[index]
+        half = active * np.sqrt(w)
+        A = half @ half.T
+        A.flat[:: len(index) + 1] += prior.slab_precision(scale)[index]
+        q = Gaussian.from_precision(A, active @ b)
+        beta[index] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration, cell=turn))
+        mean[index] = q.mean
+        f = model.blocks.matvec(beta)
+        if all_odds:
+            inclusion = _inclusions(rows, w, b, index, active, q, prior, scale, pi)
+    loglik = float(model.loss.loglik(model.y, model.c, f).sum())
+    return chain._replace(
+        beta=beta, f=f, mean=mean, loglik=loglik, inclusion=inclusion, prior=prior.state(scale, pi, chain.gamma)
+    )
+
+
+def _inclusions(
+    rows: Rows, w: Array, b: Array, index: Any, active: Array, q: Gaussian, prior: BoundSpikeSlab, scale: float,
+    pi: float,
+) -> Array:  # fmt: skip
+    """P(gamma_j = 1 | other indicators, latents) of every j, in one pass over the columns."""
+    d = prior.slab_precision(scale)
+    s, r = np.empty(len(d)), rows.Z @ b
+    energies(rows.Z, w, s)
+    s += d
+    block = (active * w) @ rows.Z.T  # (active, p): X_A' W X
+    r -= q.mean @ block
+    s -= np.einsum("kj,kj->j", block, q.root @ (q.root.T @ block))
+    s[index] = 1.0 / q.var
+    r[index] = q.mean * s[index]
+    s = np.maximum(s, 0.5 * d)
+    odds = math.log(pi) - math.log1p(-pi) + 0.5 * np.log(d / s) + 0.5 * r * r / s
+    inclusion: Array = np.where(prior.always, 1.0, 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(odds, -700.0), 700.0))))
+    return inclusion
+
+
+def _plain(
+    model: Model, chain: SelectionChain, rng: np.random.Generator, scale: float, pi: float, k: int, iteration: int
+) -> SelectionChain:
+    """Latents given beta, indicators given latents with beta integrated out, beta given both."""
+    prior: BoundSpikeSlab = model.prior  # type: ignore[assignment]
+    p = model.size
+    w, b = _latents(model, chain.f, k, iteration, 0)
+    d = prior.slab_precision(scale)
+    M = np.zeros((p + 1, p + 1))
+    A, r = model.blocks.gram(w, b)
+    A.flat[:: p + 1] += d
+    M[:p, :p], M[:p, p], M[p, :p] = A, r, r
+    gamma, inclusion = chain.gamma.copy(), np.ones(p)
+    order = rng.permutation(np.flatnonzero(~prior.always))
+    logit = np.full(p, math.log(pi) - math.log1p(-pi))
+    changed = scan(M, d, logit, order, rng.random(len(order)), gamma, inclusion)
+    index = np.flatnonzero(gamma)
+    beta, mean = np.zeros(p), np.zeros(p)
+    if len(index):
+        q = Gaussian.from_precision(A[np.ix_(index, index)], r[index])
+        beta[index] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
+        mean[index] = q.mean
+    f = model.blocks.matvec(beta)
+    counts = chain.tally.flips + np.array([len(order), len(order), changed])
+    return chain._replace(
+        beta=beta,
+        f=f,
+        prior=prior.state(scale, pi, gamma),
+        mean=mean,
+        loglik=float(model.loss.loglik(model.y, model.c, f).sum()),
+        gamma=gamma,
+        inclusion=inclusion,
+        tally=chain.tally._replace(flips=counts),
+    )

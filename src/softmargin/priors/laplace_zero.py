@@ -1,0 +1,233 @@
+"""Laplace-zero prior: every coefficient is zero with some probability, and Laplace otherwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import betaln, digamma
+
+from softmargin.designs.base import Array
+from softmargin.execution.variates import slice_step, tilted_stable
+from softmargin.priors.base import Flags, PriorState
+from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+
+__all__ = ["BoundLaplaceZero", "LaplaceZero"]
+
+_SMALLEST = 1e-150  # |coefficient| below this has no logarithm worth taking
+_LARGEST = 1e16  # cap on a local precision
+_OUT = 1e30  # precision of a coefficient that is left out: a draw given the others is zero to rounding
+_INCLUSION = 0.01
+
+
+class _Engines:
+    """The engines that know point masses; imported where they are asked for."""
+
+    @property
+    def sampler(self) -> type[Any]:
+        """Class of the Gibbs engine."""
+        from softmargin.engines.laplace_zero_gibbs import LaplaceZeroGibbs
+
+        return LaplaceZeroGibbs
+
+    @property
+    def variational(self) -> type[Any]:
+        """Class of the variational engine."""
+        from softmargin.engines.laplace_zero import LaplaceZeroVB
+
+        return LaplaceZeroVB
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+@dataclass(frozen=True)
+class LaplaceZero(_Engines):
+    """Coefficients ``u = g v`` with ``g ~ Bernoulli(inclusion)`` and v Laplace, density ``exp(-|v|/scale)/(2 scale)``.
+
+    Parameters
+    ----------
+    inclusion : float in (0, 1) or "learn"
+        Prior probability that a coefficient is not zero; "learn" has a uniform prior on it.
+    scale : float or "learn"
+        Scale of the coefficients that are not zero.
+    expected_size : float or None
+        Prior mean of the number of columns chosen, in place of ``inclusion``.
+    always_include : sequence
+        Columns that are never left out; their coefficients are Laplace.
+    hyperprior : HalfCauchy, InverseGamma or None
+        Prior of a learned scale: None is half-Cauchy(1); ``InverseGamma(a, b)`` refers to ``scale^2``.
+    intercept_scale : float
+        Standard deviation of the intercept.
+
+    References
+    ----------
+    Luts and Ormerod (2014), section 3.2; Wand and Ormerod (2011).
+
+    Examples
+    --------
+    >>> from softmargin.priors.laplace_zero import LaplaceZero
+    >>> LaplaceZero(inclusion=0.1, scale=1.0).inclusion
+    0.1
+    """
+
+    inclusion: float | str = _INCLUSION
+    scale: float | str = "learn"
+    _: KW_ONLY
+    expected_size: float | None = None
+    always_include: Sequence[Any] = ()
+    hyperprior: HalfCauchy | InverseGamma | None = None
+    intercept_scale: float = 1e4
+
+    isotropic = False
+
+    def __post_init__(self) -> None:
+        if self.inclusion != "learn" and not (_positive(self.inclusion) and float(self.inclusion) < 1):
+            raise ValueError(f"inclusion must be a number between 0 and 1, or 'learn'; got {self.inclusion!r}.")
+        if self.scale != "learn" and not _positive(self.scale):
+            raise ValueError(f"scale must be a positive number or 'learn'; got {self.scale!r}.")
+        if self.expected_size is not None:
+            if not _positive(self.expected_size):
+                raise ValueError(f"expected_size must be a positive number or None; got {self.expected_size!r}.")
+            if self.inclusion != _INCLUSION:
+                raise ValueError(
+                    f"give inclusion or expected_size, not both; got inclusion={self.inclusion!r} and "
+                    f"expected_size={self.expected_size!r}."
+                )
+        if isinstance(self.always_include, str):
+            raise ValueError(f"always_include must be a list of columns; write [{self.always_include!r}].")
+        if self.hyperprior is not None and not hasattr(self.hyperprior, "log_density"):
+            raise ValueError(f"hyperprior must be HalfCauchy, InverseGamma or None; got {self.hyperprior!r}.")
+        if not _positive(self.intercept_scale):
+            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+
+    def bind(self, free: Flags, rows: int | None = None, always: Flags | None = None) -> BoundLaplaceZero:
+        """Attach the prior to coefficients.
+
+        Parameters
+        ----------
+        free : array of bool
+            Marks the intercept: not shrunk, never left out.
+        rows : int or None
+            Number of rows; not used.
+        always : array of bool or None
+            Marks what ``always_include`` names; None reads it as positions among the coefficients that are not free.
+        """
+        if always is None:
+            always = np.zeros(len(free), dtype=bool)
+            columns = np.flatnonzero(~free)
+            for place in self.always_include:
+                if not isinstance(place, (int, np.integer)) or not -len(columns) <= place < len(columns):
+                    raise ValueError(f"always_include has no column {place!r} among {len(columns)} columns.")
+                always[columns[place]] = True
+        m = int((~free & ~always).sum())
+        inclusion: float | None = None if isinstance(self.inclusion, str) else float(self.inclusion)
+        if self.expected_size is not None and m:
+            if self.expected_size >= m:
+                raise ValueError(
+                    f"expected_size must be below the {m} columns that may be left out; got {self.expected_size!r}."
+                )
+            inclusion = self.expected_size / m
+        hyperprior: Any = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
+        scale = hyperprior if isinstance(self.scale, str) else FixedScale(float(self.scale))
+        return BoundLaplaceZero(free, always & ~free, self.intercept_scale**-2, scale, inclusion)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundLaplaceZero(_Engines):
+    """A Laplace-zero prior on given coefficients; a coefficient that is exactly zero is left out."""
+
+    free: Flags
+    always: Flags
+    flat: float
+    scale_prior: ScalePrior
+    inclusion: float | None  # None: learned, uniform
+
+    isotropic = False
+
+    @cached_property
+    def shrunk(self) -> Any:
+        """Places of the coefficients with a Laplace part."""
+        return np.flatnonzero(~self.free)
+
+    @cached_property
+    def candidates(self) -> Any:
+        """Places of the coefficients that may be left out."""
+        return np.flatnonzero(~self.free & ~self.always)
+
+    @property
+    def prior_log_odds(self) -> float:
+        """Log odds of a fixed inclusion probability, zero where it is learned."""
+        return 0.0 if self.inclusion is None else math.log(self.inclusion) - math.log1p(-self.inclusion)
+
+    def expect_inclusion(self, size: float) -> tuple[float, float]:
+        """``E logit(inclusion)``, and the bound's part of indicators and inclusion without the entropy of the former.
+
+        ``size`` is the sum of ``E g`` over the m candidates.
+        The optimal density of a learned probability is Beta(1 + size, 1 + m - size).
+        """
+        m = len(self.candidates)
+        if self.inclusion is None:
+            return float(digamma(1.0 + size) - digamma(1.0 + m - size)), float(betaln(1.0 + size, 1.0 + m - size))
+        return self.prior_log_odds, size * self.prior_log_odds + m * math.log1p(-self.inclusion)
+
+    def values(self, scale: float, size: float, inclusion: float) -> dict[str, float]:
+        """What is worth recording."""
+        return {"scale": scale, "size": size} | ({"inclusion": inclusion} if self.inclusion is None else {})
+
+    def start(self) -> PriorState:
+        """Every coefficient in, local precisions at one."""
+        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        precision = np.where(self.free, self.flat, scale**-2)
+        return PriorState(precision, self.values(scale, float(len(self.shrunk)), 0.5))
+
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        """Scale given the coefficients with the local precisions integrated out, then those, then the inclusion."""
+        inside = self.shrunk[beta[self.shrunk] != 0.0]
+        size, scale = np.maximum(np.abs(beta[inside]), _SMALLEST), state.values["scale"]
+        if self.scale_prior.learned:
+            total, count = float(size.sum()), len(inside)
+
+            def log_posterior(l: float) -> float:
+                if abs(l) > 300.0:
+                    return -math.inf
+                return self.scale_prior.log_density(l) - count * l - total * math.exp(-l)
+
+            scale = math.exp(slice_step(rng, log_posterior, math.log(scale), width=2.0 / math.sqrt(count + 1.0)))
+        precision = np.where(self.free, self.flat, _OUT)
+        precision[inside] = np.minimum(tilted_stable(rng, size / scale, 1.0) / scale**2, _LARGEST)
+        inclusion = 0.5
+        if self.inclusion is None:
+            chosen = int(np.count_nonzero(beta[self.candidates]))
+            inclusion = float(rng.beta(1.0 + chosen, 1.0 + len(self.candidates) - chosen))
+        return PriorState(precision, self.values(scale, float(len(inside)), inclusion))
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        """``t -> log p(e^t beta)``; a coordinate at zero takes back the factor e^t that a move of all would count."""
+        inside = beta[self.shrunk]
+        rate = float(np.abs(inside).sum()) / state.values["scale"]
+        half, out = 0.5 * self.flat * float((beta[self.free] ** 2).sum()), int((inside == 0.0).sum())
+        return lambda t: -rate * math.exp(t) - half * math.exp(2.0 * t) - out * t
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """``t -> log density of log(scale) + t``, or None where no scale is learned."""
+        if not self.scale_prior.learned or not len(self.shrunk):
+            return None
+        here = math.log(state.values["scale"])
+        return lambda t: self.scale_prior.log_density(here + t)
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        """The state with the learned scale multiplied by e^t."""
+        grow = math.exp(t)
+        inside = ~self.free & (state.precision < _OUT)
+        precision = np.where(inside, state.precision / grow**2, state.precision)
+        return PriorState(precision, state.values | {"scale": state.values["scale"] * grow})
+
+    def at_scale(self, scale: float) -> BoundLaplaceZero:
+        """The same prior with its scale fixed."""
+        return replace(self, scale_prior=FixedScale(scale))

@@ -1,0 +1,236 @@
+"""Spike and slab: every coefficient is exactly zero or normal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.priors.base import Flags, PriorState
+from softmargin.priors.ridge import BoundRidge
+from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+
+__all__ = ["BoundSpikeSlab", "SpikeSlab"]
+
+_EXCLUDED = 1e20  # precision reported for a coefficient that is out: finite, so that a Gram with it factors
+
+
+@dataclass(frozen=True)
+class SpikeSlab:
+    """Point mass at zero with probability 1 - inclusion, normal slab otherwise.
+
+    ``gamma_j ~ Bernoulli(inclusion), beta_j = 0`` where ``gamma_j = 0``, ``beta_j ~ N(0, scale^2)`` where it is 1.
+
+    Parameters
+    ----------
+    inclusion : float or "learn"
+        Prior probability that a column is in; "learn" gives it a beta prior.
+    scale : float or "learn"
+        Standard deviation of the slab (of standardized columns when the estimator standardizes).
+    expected_size : float or None
+        Prior expectation of the number of columns that are in, in place of ``inclusion``: their ratio to the
+        columns that can be out.
+    always_include : sequence of str or int, or array of bool
+        Columns that are always in.
+    hyperprior : HalfCauchy, InverseGamma or None
+        Prior of a learned scale; None is half-Cauchy(1).
+    inclusion_prior : (float, float)
+        The two parameters of the beta prior of a learned inclusion probability.
+    intercept_scale : float
+        Standard deviation of the intercept, which is always in.
+
+    Examples
+    --------
+    >>> from softmargin.priors.spike_slab import SpikeSlab
+    >>> SpikeSlab(0.1, scale=1.0).scale
+    1.0
+
+    References
+    ----------
+    Polson and Scott (2011), section 3.3; George and McCulloch (1997), Approaches for Bayesian variable selection.
+    """
+
+    inclusion: float | str = 0.5
+    scale: float | str = "learn"
+    _: KW_ONLY
+    expected_size: float | None = None
+    always_include: Sequence[Any] = ()
+    hyperprior: HalfCauchy | InverseGamma | None = None
+    inclusion_prior: tuple[float, float] = (1.0, 1.0)
+    intercept_scale: float = 1e4
+
+    isotropic = False  # selection is about these columns, not about rotations of them
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inclusion, str):
+            if self.inclusion != "learn":
+                raise ValueError(f"SpikeSlab inclusion must be a number in (0, 1) or 'learn'; got {self.inclusion!r}.")
+        elif not 0 < self.inclusion < 1:
+            raise ValueError(f"SpikeSlab inclusion must be a number in (0, 1) or 'learn'; got {self.inclusion!r}.")
+        if self.expected_size is not None:
+            if self.inclusion != 0.5:
+                raise ValueError(
+                    f"SpikeSlab takes inclusion or expected_size, not both; got inclusion={self.inclusion!r} and "
+                    f"expected_size={self.expected_size!r}."
+                )
+            if not 0 < self.expected_size < math.inf:
+                raise ValueError(f"SpikeSlab expected_size must be a positive number; got {self.expected_size!r}.")
+        if isinstance(self.scale, str):
+            if self.scale != "learn":
+                raise ValueError(f"SpikeSlab scale must be a positive number or 'learn'; got {self.scale!r}.")
+        elif not 0 < self.scale < math.inf:
+            raise ValueError(f"SpikeSlab scale must be a positive number or 'learn'; got {self.scale!r}.")
+        if not (len(self.inclusion_prior) == 2 and all(0 < value < math.inf for value in self.inclusion_prior)):
+            raise ValueError(f"SpikeSlab inclusion_prior must be two positive numbers; got {self.inclusion_prior!r}.")
+        if not 0 < self.intercept_scale < math.inf:
+            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+
+    @property
+    def learned(self) -> bool:
+        """Whether the scale is learned."""
+        return isinstance(self.scale, str)
+
+    def bind(self, free: Flags, rows: int | None = None, always: Flags | None = None) -> BoundSpikeSlab:
+        """Attach the prior to coefficients.
+
+        Parameters
+        ----------
+        free : array of bool
+            Marks the intercept.
+        rows : int or None
+            Number of rows of the data.
+        always : array of bool or None
+            Marks the coefficients that are always in, as long as ``free``; None takes ``always_include``, where it
+            holds integers, as positions among the coefficients that are not free.
+        """
+        always = self._always(free) if always is None else np.asarray(always, dtype=bool)
+        if len(always) != len(free):
+            raise ValueError(f"always has {len(always)} entries for {len(free)} coefficients.")
+        always = always | free
+        selectable = int((~always).sum())
+        pi: float | None = None if isinstance(self.inclusion, str) else float(self.inclusion)
+        if self.expected_size is not None:
+            if self.expected_size >= selectable:
+                raise ValueError(
+                    f"SpikeSlab expected_size must be below the number of columns that can be out, {selectable}; got "
+                    f"{self.expected_size!r}."
+                )
+            pi = self.expected_size / selectable
+        scale_prior: Any = FixedScale(float(self.scale)) if not isinstance(self.scale, str) else self.hyperprior
+        scale_prior = HalfCauchy(1.0) if scale_prior is None else scale_prior
+        a, b = self.inclusion_prior
+        return BoundSpikeSlab(free, always, self.intercept_scale**-2, scale_prior, pi, a, b, rows)
+
+    def _always(self, free: Flags) -> Flags:
+        """``always_include`` as a mask over the coefficients, where it does not need column names."""
+        mask = np.zeros(len(free), dtype=bool)
+        if not len(self.always_include):
+            return mask
+        slopes = np.flatnonzero(~free)
+        index = np.asarray(self.always_include)
+        if index.dtype.kind not in "iub" or (index.dtype.kind != "b" and not np.isin(index, range(len(slopes))).all()):
+            raise ValueError(
+                f"always_include must be positions among {len(slopes)} columns, or a mask given to bind; got "
+                f"{self.always_include!r}."
+            )
+        if index.dtype.kind == "b" and len(index) != len(slopes):
+            raise ValueError(f"always_include is a mask of {len(index)} entries for {len(slopes)} columns.")
+        mask[slopes[index]] = True
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class BoundSpikeSlab:
+    """A spike-and-slab prior on given coefficients.
+
+    ``always`` marks what cannot be out, the free coefficients among it; ``pi`` is None where it is learned, with
+    the Beta(a, b) prior.
+    """
+
+    free: Flags
+    always: Flags
+    flat: float
+    scale_prior: ScalePrior
+    pi: float | None
+    a: float = 1.0
+    b: float = 1.0
+    rows: int | None = None
+
+    isotropic = False
+
+    @property
+    def sampler(self) -> type:
+        """The engine that moves between models."""
+        from softmargin.engines.spike_slab import SpikeSlabGibbs
+
+        return SpikeSlabGibbs
+
+    @cached_property
+    def selectable(self) -> int:
+        """Number of coefficients that can be out."""
+        return int((~self.always).sum())
+
+    def slab_precision(self, scale: float) -> Array:
+        """Precision of every coefficient if it is in."""
+        precision = np.full(len(self.free), scale**-2)
+        precision[self.free] = self.flat
+        return precision
+
+    def state(self, scale: float, pi: float, gamma: Flags) -> PriorState:
+        """The record of a chain; a coefficient that is out has a precision that holds it at zero."""
+        precision = np.where(gamma, self.slab_precision(scale), _EXCLUDED)
+        values = {"scale": scale, "size": float((gamma & ~self.free).sum())}
+        if self.pi is None:
+            values["inclusion"] = pi
+        return PriorState(precision, values)
+
+    def start(self) -> PriorState:
+        """Every coefficient in, scale and inclusion where they are fixed or at central values."""
+        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        pi = self.a / (self.a + self.b) if self.pi is None else self.pi
+        return self.state(scale, pi, np.ones(len(self.free), dtype=bool))
+
+    def inclusion_of(self, state: PriorState) -> float:
+        """The inclusion probability that a state carries."""
+        return state.values["inclusion"] if self.pi is None else self.pi
+
+    def draw_inclusion(self, rng: np.random.Generator, gamma: Flags) -> float:
+        """The inclusion probability given which coefficients are in."""
+        if self.pi is not None:
+            return self.pi
+        size = int((gamma & ~self.always).sum())
+        # both tails in logarithms would be needed only below 1e-300
+        return min(max(float(rng.beta(self.a + size, self.b + self.selectable - size)), 1e-300), 1.0 - 1e-16)
+
+    def draw_scale(self, rng: np.random.Generator, scale: float, beta: Array, gamma: Flags) -> float:
+        """The slab's scale given the coefficients that are in."""
+        if not self.scale_prior.learned:
+            return scale
+        slab = beta[gamma & ~self.free]
+        return float(self.scale_prior.draw(rng, float(slab @ slab), len(slab), scale**-2)) ** -0.5
+
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        """Scale and inclusion probability given the coefficients; those at zero are out."""
+        gamma = (beta != 0.0) | self.always
+        scale = self.draw_scale(rng, state.values["scale"], beta, gamma)
+        return self.state(scale, self.draw_inclusion(rng, gamma), gamma)
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """``t -> log density of log(scale) + t``, or None where no scale is learned."""
+        if not self.scale_prior.learned:
+            return None
+        here = math.log(state.values["scale"])
+        return lambda t: self.scale_prior.log_density(here + t)
+
+    def at_scale(self, scale: float) -> BoundSpikeSlab:
+        """The same prior with its scale fixed."""
+        return replace(self, scale_prior=FixedScale(scale))
+
+    def slab(self) -> BoundRidge:
+        """The normal prior that is left when every coefficient is in."""
+        return BoundRidge(self.free, self.flat, self.scale_prior, None, self.rows)
