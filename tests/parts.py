@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from softmargin.designs import Dense, Sparse, design_for, standardize
 from softmargin.losses import Hinge
-from softmargin.priors import Bridge, HalfCauchy, InverseGamma, Lasso, Ridge
+from softmargin.priors import Bridge, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
 from softmargin.solvers import Cholesky, Dual
 
 
@@ -35,6 +35,7 @@ PRIORS = {
     "lasso": Lasso(),
     "lasso-fixed": Lasso(scale=0.5),
     "bridge": Bridge(),
+    "horseshoe": Horseshoe(),
     "bridge-inverse-gamma": Bridge(alpha=1.5, hyperprior=InverseGamma(2.0, 1.0)),
 }
 

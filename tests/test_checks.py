@@ -332,7 +332,7 @@ def test_broken_mode():
         (WrongPrecision, "in the mean"),
         (WrongVariance, "in the variance"),
         (WrongAlong, "along"),
-        (WrongFixing, "along|at_scale keeps"),
+        (WrongFixing, "along|at_scale keeps|mode at a fixed scale"),
     ],
 )
 def test_broken_fixed_priors(kind, sentence):

@@ -54,10 +54,11 @@ def direct_bound(model, state):
     size = state.inclusion[candidates].sum()
     if prior.inclusion is None:
         law = stats.beta(1.0 + size, 1.0 + len(candidates) - size)
-        x = expit(np.linspace(-60.0, 60.0, 20_001))
+        logit = np.linspace(-34.0, 34.0, 20_001)
+        x = expit(logit)
         weight = law.pdf(x) * x * (1.0 - x)
         value = size * np.log(x) + (len(candidates) - size) * np.log1p(-x) - law.logpdf(x)
-        indicators += np.trapezoid(np.where(weight > 0, weight * value, 0.0), np.linspace(-60.0, 60.0, 20_001))
+        indicators += np.trapezoid(weight * value, logit)
     else:
         indicators += size * math.log(prior.inclusion) + (len(candidates) - size) * math.log1p(-prior.inclusion)
     rows = 0.0
@@ -158,17 +159,18 @@ def algorithm_three(C, y, rho, a, b, sb2, cycles):
     return mu, Sigma, mg, ms, bound
 
 
-def test_same_fixed_point_as_the_printed_algorithm():
-    X, y = simulated(60, 5, seed=11, signal=1.2)
+@pytest.mark.parametrize("seed", [12, 13, 15])
+def test_same_fixed_point_as_the_printed_algorithm(seed):
+    X, y = simulated(60, 5, seed=seed, signal=1.2)
     C = np.column_stack((np.ones(60), X))
-    mu, Sigma, mg, ms, bound = algorithm_three(C, y, 0.1, 0.5, 0.3, 100.0, 6000)
-    assert mg[1:].max() > 0.05 and mg[1:].min() < 0.5  # a problem with something to choose
+    mu, Sigma, mg, ms, bound = algorithm_three(C, y, 0.1, 0.5, 0.3, 100.0, 1500)
+    assert mg[1:].max() > 0.5 > mg[1:].min()  # a problem with something to choose
     prior = LaplaceZero(0.1, hyperprior=InverseGamma(0.5, 0.3), intercept_scale=10.0)
     model = build(X, y, prior=prior)
     for engine in (PLAIN, LaplaceZeroVB(starts=("all",), passes=0)):
-        outcome = run(engine, model, max_iter=6000, tol=1e-16)
+        outcome = run(engine, model, max_iter=500, tol=1e-16)
         state = outcome.state
-        for _ in range(2000):  # the bound is flat at its top: settle the arguments
+        for _ in range(500):  # the bound is flat at its top: settle the arguments
             state = PLAIN.step(model, state, 0)[0]
         assert state.objective == pytest.approx(bound, abs=1e-8)
         np.testing.assert_allclose(state.q.mean, mu, atol=1e-8)

@@ -145,7 +145,10 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
     """
     y, c, margin = model.y, model.c, point.margin
     # a nearly flat coordinate would drown the others in rounding; the margin rows determine it anyway
-    precision = np.maximum(penalty.precision, 1e-4 * max(float(penalty.precision.max()), 1e-4))
+    # an absolute value is replaced by the parabola that touches it at the point
+    bent = np.where(point.active & (point.beta != 0.0), penalty.rate / np.maximum(np.abs(point.beta), 1e-12), 0.0)
+    precision = penalty.precision + bent
+    precision = np.maximum(precision, 1e-4 * float(precision.max()))
     metric = np.where(point.active, 1.0 / np.sqrt(precision), 0.0)  # zero coefficients do not move
     distance = model.blocks.row_quad(np.diag(metric))
     excess = np.maximum(point.g - (1.0 - part) * 2.0 * c, 0.0)

@@ -44,6 +44,7 @@ class FixedPoint(ABC):
     """
 
     accelerate: bool = True
+    shrink: float = 1.0  # how much more the start is shrunk than the prior's own start
     needs_loss = ("expect",)
 
     def init(self, model: Model) -> FixedPointState:
@@ -51,6 +52,7 @@ class FixedPoint(ABC):
         n = len(model.y)
         message = model.loss.expect(model.y, model.c, np.zeros(n), np.ones(n))
         D = model.prior.start().precision
+        D = np.where(model.free, D, D * self.shrink)
         return self.moments(model, self._solve(model, message, D))
 
     def step(self, model: Model, state: FixedPointState, iteration: int) -> tuple[FixedPointState, Info]:

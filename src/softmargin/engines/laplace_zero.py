@@ -20,6 +20,7 @@ from softmargin.solvers.gaussian import Gaussian
 __all__ = ["LaplaceZeroState", "LaplaceZeroVB", "coefficients"]
 
 _LOG_2PI = math.log(2.0 * math.pi)
+_CHASE = 30  # cycles in which a rival must catch up
 _NOTHING = 1e-16  # a variance below this adds nothing to that of a predictor
 
 
@@ -210,7 +211,9 @@ class LaplaceZeroVB:
                 g = state.inclusion.copy()
                 g[j] = 0.0 if g[j] > 0.5 else 1.0
                 rival, gain = self._map(model, state._replace(inclusion=g)), math.inf
-                while rival.objective <= state.objective < rival.objective + 10.0 * gain:
+                for _ in range(_CHASE):
+                    if not rival.objective <= state.objective < rival.objective + 10.0 * gain:
+                        break
                     new = self._map(model, rival)
                     gain, rival = new.objective - rival.objective, new
                 if rival.objective > state.objective:

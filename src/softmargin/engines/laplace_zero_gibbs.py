@@ -181,12 +181,13 @@ class LaplaceZeroGibbs(Gibbs):
         prior = bound.draw(rng, prior, beta)
         gamma = bound.free | bound.always | (beta != 0.0)
         inside = np.flatnonzero(gamma)
-        active = A[np.ix_(inside, inside)]
-        active.flat[:: len(inside) + 1] += prior.precision[inside]
-        q = Gaussian.from_precision(active, linear[inside])
         mean, beta = np.zeros(len(gamma)), np.zeros(len(gamma))
-        mean[inside] = q.mean
-        beta[inside] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
+        if len(inside):
+            active = A[np.ix_(inside, inside)]
+            active.flat[:: len(inside) + 1] += prior.precision[inside]
+            q = Gaussian.from_precision(active, linear[inside])
+            mean[inside] = q.mean
+            beta[inside] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
         f = blocks.matvec(beta)
         loglik = float(model.loss.loglik(model.y, model.c, f).sum())
         return SelectionChain(beta, f, prior, mean, loglik, gamma, inclusion)

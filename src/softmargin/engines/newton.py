@@ -187,8 +187,9 @@ class Newton:
             new = new if new.objective >= state.objective else None
         if new is None:
             new = self._mode(model, state.wanted, here)
-        if new.objective < state.objective:  # only rounding is left
+        if new.objective < state.objective - 1e-12 * (1.0 + abs(state.objective)):  # only rounding is left
             return state, Info(state.objective, change, True)
+        new = new._replace(objective=max(new.objective, state.objective))
         return new, Info(new.objective, abs(new.wanted - new.tried))
 
     def _mode(self, model: Model, log_scale: float, before: tuple[float, float]) -> ModeState:

@@ -108,7 +108,14 @@ def fit_vb(model: Model, settings: Settings) -> Fit:
     return Fit(posterior, loo, scale, outcome, vi=state)
 
 
+def _needs_no_draws(model: Model) -> None:
+    reason = getattr(model.prior, "only_draws", "")
+    if reason:
+        raise ValueError(f"{reason}.")
+
+
 def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    _needs_no_draws(model)
     _options(settings)
     fit = fit_vb(model, settings) if first is None else first
     assert fit.vi is not None
@@ -130,6 +137,7 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
 
 
 def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    _needs_no_draws(model)
     engine = MeanField(**_options(settings, "accelerate"))
     outcome = _run(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
@@ -158,11 +166,20 @@ def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tupl
 
 
 def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
-    algorithm = settings.options.get("algorithm", "newton")
+    _needs_no_draws(model)
+    if not hasattr(model.prior, "mode"):
+        raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
+    convex = model.prior.penalty(1.0) is not None
+    algorithm = settings.options.get("algorithm", "newton" if convex else "em")
     if algorithm == "em":
-        options = dict(_options(settings, "algorithm", "accelerate", "smoothing"))
-        options.pop("algorithm")
-        outcome = _run(EM(**options), model, settings, "em", max_iter=settings.max_iter, tol=settings.tol)
+        options = dict(_options(settings, "algorithm", "accelerate", "smoothing", "starts"))
+        options.pop("algorithm", None)
+        starts = options.pop("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
+        runs = [
+            _run(EM(shrink=start, **options), model, settings, "em", max_iter=settings.max_iter, tol=settings.tol)
+            for start in starts
+        ]
+        outcome = max(runs, key=lambda found: found.state.objective)
         state = outcome.state
         g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
         point, penalty = _certified(model, state.q.mean, g, state.prior)

@@ -23,13 +23,15 @@ from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.losses.hinge import Hinge
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
+from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.ridge import Ridge
 from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.dual import Dual
 
 __all__ = ["BayesianSVC"]
 
-_PRIORS = {"ridge": Ridge}
+_PRIORS = {"ridge": Ridge, "lasso": Lasso, "bridge": Bridge, "horseshoe": Horseshoe}
 _SOLVERS = {"cholesky": Cholesky, "dual": Dual}
 _LOSSES = {"hinge": Hinge}
 _RATES = (0.25, 0.5)  # candidates of learning_rate="auto"

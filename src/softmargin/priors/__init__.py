@@ -2,6 +2,7 @@
 
 from softmargin.priors.base import BoundPrior, Prior, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma
 
@@ -10,6 +11,7 @@ __all__ = [
     "Bridge",
     "FixedScale",
     "HalfCauchy",
+    "Horseshoe",
     "InverseGamma",
     "Lasso",
     "Prior",

@@ -58,8 +58,11 @@ class BoundPrior(Protocol):
     def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
         """Prior variables drawn given the coefficients."""
 
+    def logpdf(self, state: PriorState, beta: Array) -> float:
+        """``log p(beta)`` given the scale, local variables integrated out."""
+
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
-        """``l -> log p(e^l beta)`` given the scale, local variables integrated out."""
+        """``l -> log p(e^l beta)`` up to a constant: ``logpdf`` along a ray, prepared for many evaluations."""
 
     def stretch(self, state: PriorState) -> Callable[[float], float] | None:
         """``t -> log density of log(scale) + t``, or None where no scale is learned."""

@@ -102,6 +102,11 @@ class BoundBridge:
 
     isotropic = False
 
+    @property
+    def only_draws(self) -> str:
+        """Why this prior serves draws alone, or nothing."""
+        return "alpha='learn' needs draws: use inference='gibbs', or give alpha a number" if self.learn_alpha else ""
+
     @cached_property
     def _shrunk(self) -> Any:
         return np.flatnonzero(~self.free)
@@ -122,10 +127,6 @@ class BoundBridge:
         bound += self._log_constant(self.alpha) - 0.5 * self.flat * float(moment[self.free].sum())
         return PriorMessage(precision, bound, {"scale": rho ** (-1.0 / self.alpha)})
 
-    def _require_fixed_alpha(self) -> None:
-        if self.learn_alpha:
-            raise ValueError("alpha='learn' needs draws: use inference='gibbs', or give alpha a number.")
-
     def start(self) -> PriorState:
         scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
         values = {"scale": scale} | ({"alpha": self.alpha} if self.learn_alpha else {})
@@ -133,7 +134,6 @@ class BoundBridge:
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
         """Mean field: ``E|b|^alpha`` replaced by its bound ``(E b^2)^(alpha/2)``."""
-        self._require_fixed_alpha()
         moment = mean * mean + var
         m = np.maximum(moment[self._shrunk], _SMALLEST)
         return self._message(
@@ -147,7 +147,6 @@ class BoundBridge:
         ``dE/dmean = k alpha var^(alpha/2 - 1) mean M(1 - alpha/2, 3/2, -x)`` and
         ``dE/dvar = (k alpha/2) var^(alpha/2 - 1) M(1 - alpha/2, 1/2, -x)``.
         """
-        self._require_fixed_alpha()
         if self.alpha < 1.0:
             return self.expect(mean, var)
         a, m, v = self.alpha, mean[self._shrunk], np.maximum(var[self._shrunk], 1e-300)
@@ -164,7 +163,6 @@ class BoundBridge:
         return message._replace(linear=linear)
 
     def mode(self, beta: Array) -> PriorMessage:
-        self._require_fixed_alpha()
         if self.mode_prior is None:
             raise ValueError(
                 "the joint mode under a half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
@@ -195,6 +193,11 @@ class BoundBridge:
             return -math.inf
         _, evidence = self.scale_prior.expect_power(float((size**alpha).sum()), len(size) / alpha, alpha)
         return evidence - len(size) * math.lgamma(1.0 + 1.0 / alpha)
+
+    def logpdf(self, state: PriorState, beta: Array) -> float:
+        alpha = state.values.get("alpha", self.alpha)
+        own = -len(self._shrunk) * math.log(state.values["scale"]) + self._log_constant(alpha)
+        return own + self.along(state, beta)(0.0)
 
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
         alpha = state.values.get("alpha", self.alpha)

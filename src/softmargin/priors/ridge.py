@@ -132,6 +132,10 @@ class BoundRidge:
         tau = self.scale_prior.draw(rng, E, self._sizes[0], state.values["scale"] ** -2)
         return PriorState(self._precision(tau), {"scale": tau**-0.5})
 
+    def logpdf(self, state: PriorState, beta: Array) -> float:
+        square = float(state.precision @ (beta * beta))
+        return 0.5 * (float(np.log(state.precision).sum()) - square - len(beta) * _LOG_2PI)
+
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
         half = 0.5 * float(state.precision @ (beta * beta))
         return lambda step: -half * math.exp(2.0 * step)
