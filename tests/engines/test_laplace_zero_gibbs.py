@@ -136,7 +136,7 @@ def enumerated(X, y, c, prior, intercept):
 
     Under a half-Cauchy scale the density of a coefficient has a logarithmic pole at zero: the grid is geometric.
     """
-    m, positive = X.shape[1], np.geomspace(1e-9, 9.0, 500)
+    m, positive = X.shape[1], np.geomspace(1e-8, 9.0, 320)
     axis = np.concatenate((-positive[::-1], positive))
     start = np.linspace(-7.0, 7.0, 281) if intercept else np.zeros(1)
     evidence, means = {}, {}

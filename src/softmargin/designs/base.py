@@ -50,5 +50,8 @@ class Design(Protocol):
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
         """Squared length of the rows lo..hi without the intercept column."""
 
+    def scaled(self, factor: Array) -> Design:
+        """The same rows with every slope column multiplied by its factor."""
+
     def rows(self, index: Any) -> Array:
         """The given rows as a plain dense array, intercept included."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,9 @@ class Dense:
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
         rows = self._slopes(lo, hi)
         return np.einsum("ij,ij->i", rows, rows)
+
+    def scaled(self, factor: Array) -> Dense:
+        return replace(self, scale=self.scale * factor)
 
     def rows(self, index: Any) -> Array:
         taken = Dense(np.ascontiguousarray(self.X[index]), self.shift, self.scale, self.intercept)

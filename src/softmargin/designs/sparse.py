@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,9 @@ class Sparse:
         # |x - m|^2 = |x|^2 - 2 x'm + |m|^2 in the metric of the scales
         plain = part.multiply(part) @ square - 2.0 * (part @ (square * self.shift)) + square @ self.shift**2
         return np.maximum(np.asarray(plain).ravel(), 0.0)
+
+    def scaled(self, factor: Array) -> Sparse:
+        return replace(self, scale=self.scale * factor)
 
     def rows(self, index: Any) -> Array:
         slopes = (self.X[index].toarray() - self.shift) * self.scale

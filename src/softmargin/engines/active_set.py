@@ -62,7 +62,7 @@ def _solve(
         return None
     beta = np.zeros(len(active))
     beta[active] = solution[:p] * unit
-    return beta, solution[p:]
+    return beta, np.asarray(solution[p:], dtype=np.float64)
 
 
 def finish(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from softmargin.designs.base import Array
-from softmargin.engines.gibbs import Chain
+from softmargin.engines.gibbs import Chain, draw_rows
 from softmargin.engines.model import Model
 from softmargin.execution.streams import Purpose
 from softmargin.link import cavity
-from softmargin.losses.base import Rows
-from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["CavityAverage"]
 
@@ -30,20 +28,8 @@ class CavityAverage:
     def add(self, chain: Chain, iteration: int) -> None:
         """Draw fresh latents at the chain's present point and take every row out in turn."""
         model = self.model
-        cells = model.blocks.cells
-        rows = [
-            model.loss.draw(
-                model.streams.at(Purpose.CAVITY, iteration=iteration, cell=cell.number),
-                model.y[cell.lo : cell.hi],
-                model.c[cell.lo : cell.hi],
-                chain.f[cell.lo : cell.hi],
-            )
-            for cell in cells
-        ]
-        w, b = Rows(*(np.concatenate(column) for column in zip(*rows, strict=True)))
-        A, linear = model.blocks.gram(w, b)
-        A.flat[:: model.size + 1] += chain.prior.precision
-        q = Gaussian.from_precision(A, linear)
+        w, b = draw_rows(model, chain.f, Purpose.CAVITY, iteration=iteration)
+        q = model.gaussian(w, b, chain.prior.precision)
         f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root)
         f_out, v_out, _ = cavity(f, v, w, b, self.part)
         self.count += 1

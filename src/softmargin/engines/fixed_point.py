@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
 from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
-from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["EM", "FixedPointState", "MeanField"]
 
@@ -21,7 +20,7 @@ __all__ = ["EM", "FixedPointState", "MeanField"]
 class FixedPointState(NamedTuple):
     """A Gaussian, the moments of the predictors under it, and the messages they give."""
 
-    q: Gaussian
+    q: Any  # a Gaussian; EM uses its mean alone
     f: Array
     v: Array
     message: Message
@@ -88,13 +87,12 @@ class FixedPoint(ABC):
         except np.linalg.LinAlgError:
             return None
 
-    def _solve(self, model: Model, message: Message, precision: Array) -> Gaussian:
-        A, linear = model.blocks.gram(message.w, message.b)
-        A.flat[:: len(precision) + 1] += precision
-        return Gaussian.from_precision(A, linear)
+    def _solve(self, model: Model, message: Message, precision: Array) -> Any:
+        """The Gaussian given the messages."""
+        return model.gaussian(message.w, message.b, precision)
 
     @abstractmethod
-    def moments(self, model: Model, q: Gaussian) -> FixedPointState:
+    def moments(self, model: Model, q: Any) -> FixedPointState:
         """Moments of the predictors under q, the messages they give, and the objective."""
 
 
@@ -109,7 +107,10 @@ class EM(FixedPoint):
     smoothing: float = 1e-7
     needs_prior = ("mode",)
 
-    def moments(self, model: Model, q: Gaussian) -> FixedPointState:
+    def _solve(self, model: Model, message: Message, precision: Array) -> Any:
+        return model.solver(message.w, message.b, precision)  # only its mean is used
+
+    def moments(self, model: Model, q: Any) -> FixedPointState:
         f, v = model.blocks.matvec(q.mean), np.full(len(model.y), self.smoothing**2)
         message = model.loss.expect(model.y, model.c, f, v)
         prior = model.prior.mode(q.mean)
@@ -122,7 +123,7 @@ class MeanField(FixedPoint):
 
     needs_prior = ("expect",)
 
-    def moments(self, model: Model, q: Gaussian) -> FixedPointState:
+    def moments(self, model: Model, q: Any) -> FixedPointState:
         f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root)
         message = model.loss.expect(model.y, model.c, f, v)
         prior = model.prior.expect(q.mean, q.var)

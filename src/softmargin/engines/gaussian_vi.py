@@ -55,9 +55,7 @@ class GaussianVI:
         first = model.loss.gaussian(model.y, model.c, np.zeros(n), np.ones(n))
         D = model.prior.start().precision
         D = np.where(model.free, np.maximum(D, 1e-3), D)
-        A, linear = model.blocks.gram(first.w, first.b)
-        A.flat[:: len(D) + 1] += D
-        q = Gaussian.from_precision(A, linear)
+        q = model.gaussian(first.w, first.b, D)
         return self._evaluate(model, first.w, D, q.mean, q)
 
     def step(self, model: Model, state: VIState, iteration: int) -> tuple[VIState, Info]:
@@ -107,32 +105,21 @@ class GaussianVI:
         log_k = np.clip(log_k, np.minimum(old_k, new_k) - slack, np.maximum(old_k, new_k) + slack)
         used = np.concatenate((mean, log_k, log_D))
         try:
-            q = self._factor(model, np.exp(log_k), np.exp(log_D))
-            return self._evaluate(model, np.exp(log_k), np.exp(log_D), mean, q, history.entered(used))
+            ku, Du = np.exp(log_k), np.exp(log_D)
+            return self._evaluate(model, ku, Du, mean, model.gaussian(ku, ku, Du), history.entered(used))
         except np.linalg.LinAlgError:
             return None
 
     def _natural_path(self, model: Model, state: VIState, rho: float) -> VIState:
         """Ascend along (1 - rho) old + rho new precision; small enough rho must raise the bound."""
-        A_old = self._precision(model, state.ku, state.Du)
-        A_new = self._precision(model, state.message.w, state.prior.precision)
         while rho > 1e-8:
             ku = (1.0 - rho) * state.ku + rho * state.message.w
             Du = (1.0 - rho) * state.Du + rho * state.prior.precision
-            q = Gaussian.from_precision((1.0 - rho) * A_old + rho * A_new, np.zeros(model.size))
-            new = self._evaluate(model, ku, Du, state.q.mean, q)
+            new = self._evaluate(model, ku, Du, state.q.mean, model.gaussian(ku, ku, Du))
             if new.bound >= state.bound - 1e-13 * abs(state.bound):
                 return new
             rho *= 0.3
         return state._replace(history=History())
-
-    def _precision(self, model: Model, ku: Array, Du: Array) -> Array:
-        A, _ = model.blocks.gram(ku, ku)
-        A.flat[:: len(Du) + 1] += Du
-        return A
-
-    def _factor(self, model: Model, ku: Array, Du: Array) -> Gaussian:
-        return Gaussian.from_precision(self._precision(model, ku, Du), np.zeros(model.size))
 
     def _evaluate(
         self, model: Model, ku: Array, Du: Array, mean: Array, q: Gaussian, history: History | None = None

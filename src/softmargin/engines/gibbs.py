@@ -15,10 +15,10 @@ from softmargin.engines.model import Model
 from softmargin.execution.blocks import Cell
 from softmargin.execution.streams import Purpose
 from softmargin.execution.variates import slice_step
+from softmargin.losses.base import Rows
 from softmargin.priors.base import PriorState
-from softmargin.solvers.gaussian import Gaussian
 
-__all__ = ["Chain", "Gibbs"]
+__all__ = ["Chain", "Gibbs", "draw_rows"]
 
 _FAR = 50.0  # no single move changes a scale by more than e^50
 
@@ -91,20 +91,23 @@ class Gibbs:
 
     def _coefficients(self, model: Model, f: Array, prior: PriorState, k: int, iteration: int) -> Chain:
         """Steps 4 and 5: latents cell by cell, then the coefficients."""
-        blocks = model.blocks
-
-        def collect(cell: Cell) -> tuple[Array, Array]:
-            at = slice(cell.lo, cell.hi)
-            rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration, cell=cell.number)
-            w, b = model.loss.draw(rng, blocks.y[at], blocks.weight[at], f[at])
-            return blocks.design.gram(w, b, cell.lo, cell.hi)
-
-        A, linear = blocks.reduce(collect)
-        A.flat[:: model.size + 1] += prior.precision
-        q = Gaussian.from_precision(A, linear)
+        w, b = draw_rows(model, f, Purpose.LATENT, chain=k, iteration=iteration)
+        q = model.solver(w, b, prior.precision)
         beta = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
-        f = blocks.matvec(beta)
+        f = model.blocks.matvec(beta)
         return Chain(beta, f, prior, q.mean, float(model.loss.loglik(model.y, model.c, f).sum()))
+
+
+def draw_rows(model: Model, f: Array, purpose: Purpose, *, chain: int = 0, iteration: int = 0) -> Rows:
+    """Row messages drawn given the predictors, every cell from its own stream."""
+
+    def draw(cell: Cell) -> Rows:
+        at = slice(cell.lo, cell.hi)
+        rng = model.streams.at(purpose, chain=chain, iteration=iteration, cell=cell.number)
+        return model.loss.draw(rng, model.y[at], model.c[at], f[at])
+
+    drawn = model.blocks.map(draw)
+    return Rows(*(np.concatenate(column) for column in zip(*drawn, strict=True)))
 
 
 def _loglik_along(model: Model, f: Array) -> Callable[[float], float]:

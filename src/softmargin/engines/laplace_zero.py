@@ -133,7 +133,7 @@ class LaplaceZeroVB:
     passes: int = 2
     accelerate: bool = True
     needs_loss = ("expect",)
-    needs_prior = ("expect_inclusion", "candidates")
+    needs_prior = ("expect_inclusion",)
 
     def __post_init__(self) -> None:
         unknown = [start for start in self.starts if start not in _STARTS]

@@ -10,6 +10,8 @@ from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
 from softmargin.losses.base import Loss
 from softmargin.priors.base import BoundPrior, Flags
+from softmargin.solvers.gaussian import Gaussian
+from softmargin.solvers.woodbury import WoodburyGaussian
 
 __all__ = ["Model", "require"]
 
@@ -44,6 +46,23 @@ class Model:
     def with_prior(self, prior: BoundPrior) -> Model:
         """The same rows under another prior."""
         return replace(self, prior=prior)
+
+    def gaussian(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Gaussian:
+        """The coefficients given row messages and a prior precision, with linear term ``X'b + shift``."""
+        A, linear = self.blocks.gram(w, b)
+        A.flat[:: len(precision) + 1] += precision
+        return Gaussian.from_precision(A, linear + shift)
+
+    def solver(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Gaussian | WoodburyGaussian:
+        """The same for those who need its mean, solves and draws alone.
+
+        With more coefficients than rows it never forms a matrix of their size.
+        """
+        n, q = self.blocks.design.shape
+        if q > n:
+            linear = self.blocks.rmatvec(b) + shift
+            return WoodburyGaussian.from_rows(self.blocks.design, w, linear, precision)
+        return self.gaussian(w, b, precision, shift)
 
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from softmargin.engines.loop import Info, run
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.priors.base import PriorMessage
-from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["InteriorPoint", "ModeState", "Newton"]
 
@@ -73,19 +72,16 @@ class InteriorPoint:
         mu = sum(float(a @ b) for a, b in zip(x.positive, x.dual, strict=True)) / count
         inverse, weight = 1.0 / (xi / v + s / g), 1.0 / (p / zp + q / zq)
 
-        def direction(aim: tuple[Array, ...], gaussian: Gaussian | None) -> tuple[Gaussian, _Step]:
+        def direction(aim: tuple[Array, ...], gaussian: Any) -> tuple[Any, _Step]:
             """Newton step that sends each product to its aim, given as additive changes of the positive parts."""
             a1, a2, b1, b2 = aim
             toward = -off_rows - a1 + a2
             split = weight * (off_split - (b1 - b2))
             if gaussian is None:
-                A, rhs = blocks.gram(inverse, y * inverse * toward)
-                diagonal = self.penalty.precision.copy()
+                diagonal, shift = self.penalty.precision.copy(), -stationary
                 diagonal[sharp] += weight
-                A.flat[:: len(diagonal) + 1] += diagonal
-                rhs = rhs - stationary
-                rhs[sharp] -= split
-                gaussian = Gaussian.from_precision(A, rhs)
+                shift[sharp] -= split
+                gaussian = model.solver(inverse, y * inverse * toward, diagonal, shift)
                 dbeta = gaussian.mean
             else:
                 rhs = blocks.rmatvec(y * inverse * toward) - stationary

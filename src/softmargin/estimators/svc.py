@@ -31,7 +31,7 @@ from softmargin.solvers.dual import Dual
 
 __all__ = ["BayesianSVC"]
 
-_PRIORS = {"ridge": Ridge, "lasso": Lasso, "bridge": Bridge, "horseshoe": Horseshoe}
+_PRIORS: dict[str, Any] = {"ridge": Ridge, "lasso": Lasso, "bridge": Bridge, "horseshoe": Horseshoe}
 _SOLVERS = {"cholesky": Cholesky, "dual": Dual}
 _LOSSES = {"hinge": Hinge}
 _RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
