@@ -185,5 +185,6 @@ class DrawsPosterior(GaussianPosterior):
             "sd": flat.std(axis=0, ddof=1),
             "lower": np.quantile(flat, tail, axis=0),
             "upper": np.quantile(flat, 1.0 - tail, axis=0),
-            "prob_positive": (flat > 0).mean(axis=0) + 0.5 * (flat == 0).mean(axis=0),
+            # given that it is not zero; one half where it always is
+            "prob_positive": ((flat > 0).sum(axis=0) + 1e-300) / ((flat != 0).sum(axis=0) + 2e-300),
         }

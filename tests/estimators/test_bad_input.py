@@ -38,7 +38,7 @@ CASES = {
     "class without weight": ({}, X, Y, (Y == "a") * 1.0, "all rows of class 'b' have zero sample_weight"),
     "three classes": ({}, X, np.arange(60) % 3, None, "got 3 classes"),
     "continuous": ({}, X, X[:, 1], None, "continuous"),
-    "prior": ({"prior": "ridgee"}, X, Y, None, "unknown prior 'ridgee'; choose one of 'ridge'"),
+    "prior": ({"prior": "ridgee"}, X, Y, None, "unknown prior 'ridgee'; choose one of 'ridge', 'lasso'"),
     "prior object": ({"prior": 3.0}, X, Y, None, "or a prior object; got 3.0"),
     "inference": ({"inference": "vi"}, X, Y, None, "unknown inference 'vi'; choose one of 'map', 'vb'"),
     "solver": ({"solver": "lu"}, X, Y, None, "unknown solver 'lu'; choose one of 'auto', 'cholesky', 'dual'"),

@@ -53,5 +53,8 @@ class Design(Protocol):
     def scaled(self, factor: Array) -> Design:
         """The same rows with every slope column multiplied by its factor."""
 
+    def take(self, columns: Any) -> Design:
+        """The design of some of the slope columns, intercept kept."""
+
     def rows(self, index: Any) -> Array:
         """The given rows as a plain dense array, intercept included."""

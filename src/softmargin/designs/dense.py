@@ -132,6 +132,9 @@ class Dense:
     def scaled(self, factor: Array) -> Dense:
         return replace(self, scale=self.scale * factor)
 
+    def take(self, columns: Any) -> Dense:
+        return Dense(np.ascontiguousarray(self.X[:, columns]), self.shift[columns], self.scale[columns], self.intercept)
+
     def rows(self, index: Any) -> Array:
         taken = Dense(np.ascontiguousarray(self.X[index]), self.shift, self.scale, self.intercept)
         return taken._standardized(0, len(taken.X))

@@ -128,6 +128,9 @@ class Sparse:
     def scaled(self, factor: Array) -> Sparse:
         return replace(self, scale=self.scale * factor)
 
+    def take(self, columns: Any) -> Sparse:
+        return Sparse(self.X[:, columns], self.shift[columns], self.scale[columns], self.intercept)
+
     def rows(self, index: Any) -> Array:
         slopes = (self.X[index].toarray() - self.shift) * self.scale
         return np.column_stack([np.ones(len(slopes)), slopes]) if self.intercept else slopes

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from softmargin.designs.base import Array
-from softmargin.engines.gibbs import Chain, draw_rows
+from softmargin.engines.gibbs import draw_rows
 from softmargin.engines.model import Model
+from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Purpose
 from softmargin.link import cavity
 
@@ -25,11 +29,17 @@ class CavityAverage:
         self.model, self.part, self.count = model, part, 0
         self.mean, self.square, self.kv = np.zeros(n), np.zeros(n), np.zeros(n)
 
-    def add(self, chain: Chain, iteration: int) -> None:
+    def add(self, chain: Any, iteration: int) -> None:
         """Draw fresh latents at the chain's present point and take every row out in turn."""
-        model = self.model
+        model, precision = self.model, chain.prior.precision
+        gamma = getattr(chain, "gamma", None)
+        if gamma is not None and not gamma.all():  # coefficients that are out take no part
+            lead = int(model.blocks.design.intercept)
+            design = model.blocks.design.take(np.flatnonzero(gamma[lead:]))
+            model = replace(model, blocks=Blocks(design, model.y, model.c), free=model.free[gamma])
+            precision = precision[gamma]
         w, b = draw_rows(model, chain.f, Purpose.CAVITY, iteration=iteration)
-        q = model.gaussian(w, b, chain.prior.precision)
+        q = model.gaussian(w, b, precision)
         f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root)
         f_out, v_out, _ = cavity(f, v, w, b, self.part)
         self.count += 1

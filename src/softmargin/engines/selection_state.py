@@ -20,6 +20,7 @@ __all__ = ["Packed", "Reference", "Rows", "SelectionChain", "Tally", "Window", "
 
 _MOST = 4e8  # numbers in the dense copy of the columns
 _BANDWIDTH = 0.25  # of the kernel estimate of the hinge's curvature, in units of the margin
+_LEVELS = 6  # copies of the columns that are kept: one per weight of the rows
 _KEPT = 2e7  # numbers in the rows of X'KX that a chain keeps
 
 _known: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -37,9 +38,9 @@ class Rows(NamedTuple):
 def rows_of(model: Model) -> Rows:
     """The scaled columns of a model, kept as long as its design, labels and weights stay the same."""
     design, y, c = model.blocks.design, model.y, model.c
-    if design in _known:
-        known_y, known_c, rows = _known[design]
-        if np.array_equal(known_y, y) and np.array_equal(known_c, c):
+    known = _known.setdefault(design, [])
+    for known_y, known_c, rows in known:
+        if np.array_equal(known_c, c) and np.array_equal(known_y, y):
             return rows
     n, p = design.shape
     if n * p > _MOST:
@@ -49,7 +50,8 @@ def rows_of(model: Model) -> Rows:
     Z = np.empty((p, n))
     np.multiply(design.rows(np.arange(n)).T, signed, out=Z)
     rows = Rows(Z, 2.0 * c, signed, inverse)
-    _known[design] = y.copy(), c.copy(), rows
+    known.insert(0, (y.copy(), c.copy(), rows))
+    del known[_LEVELS:]
     return rows
 
 
@@ -84,6 +86,7 @@ class Tally(NamedTuple):
     flips: Array  # visits, accepted, changes of the model
     swaps: Array  # tried, accepted
     births: Array  # tried, accepted
+    exchanges: Array  # tried, accepted, with the next hotter level
 
 
 class SelectionChain(NamedTuple):
@@ -103,6 +106,7 @@ class SelectionChain(NamedTuple):
     reference: Reference | None
     window: Window
     tally: Tally
+    hot: tuple[SelectionChain, ...] = ()  # the same problem at smaller row weights
 
 
 class Packed(NamedTuple):
@@ -126,7 +130,7 @@ def energies(Z: Any, K: Any, out: Any) -> None:
 
 def new_tally(p: int) -> Tally:
     """Nothing counted yet."""
-    return Tally(0, np.zeros(p), np.zeros(p), np.zeros(3), np.zeros(2), np.zeros(2))
+    return Tally(0, np.zeros(p), np.zeros(p), np.zeros(3), np.zeros(2), np.zeros(2), np.zeros(2))
 
 
 def new_window(n: int, p: int) -> Window:

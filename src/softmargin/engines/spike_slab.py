@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +10,15 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.informed_kernels import births, swaps
-from softmargin.engines.line_kernels import loss_at
 from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
-from softmargin.engines.scan_kernels import scan
+from softmargin.engines.selection_draws import coefficients, interweave, plain_scan, scale_move
 from softmargin.engines.selection_kernels import flips
 from softmargin.engines.selection_state import (
     Rows,
     SelectionChain,
     Window,
     curvature,
-    energies,
     new_reference,
     new_tally,
     new_window,
@@ -29,16 +26,11 @@ from softmargin.engines.selection_state import (
     pick_weights,
     rows_of,
 )
-from softmargin.execution.blocks import Cell
 from softmargin.execution.streams import Purpose
-from softmargin.execution.variates import slice_step
 from softmargin.priors.base import Flags
-from softmargin.priors.spike_slab import BoundSpikeSlab
-from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["SpikeSlabGibbs"]
 
-_FAR = 50.0  # no single move changes a scale by more than e^50
 _ADAPT = (0.01, 0.03, 0.06, 0.12, 0.25, 0.5, 0.75, 1.0)  # when, in parts of the warm-up
 _WIDE = 1000  # columns from which X'KX is not formed
 
@@ -66,6 +58,12 @@ class SpikeSlabGibbs:
         How many of these moves a sweep makes; None chooses by the number of columns.
     scale_moves : bool
         Whether to make the moves (1).
+    ladder : tuple of float or None
+        Factors, decreasing below 1, by which the row weights of companion chains are multiplied; neighbours
+        exchange their states, so that a model which separates the classes can be left. None: (0.5, 0.25) where
+        there are more columns than rows and at most 200 rows, none otherwise.
+    temper : float
+        Exponent of the approximate odds by which candidates of informed moves are chosen.
     """
 
     chains: int = 4
@@ -75,7 +73,8 @@ class SpikeSlabGibbs:
     swaps: int | None = None
     births: int | None = None
     scale_moves: bool = True
-    temper: float = 0.7
+    ladder: tuple[float, ...] | None = None
+    temper: float = 0.5
     needs_loss = ("draw", "loglik")
     needs_prior = ("draw_inclusion", "draw_scale", "slab_precision")
 
@@ -87,7 +86,15 @@ class SpikeSlabGibbs:
         """Start every chain in a model of its own."""
         _check_hinge(model)
         rows_of(model)
-        return tuple(model.blocks.parallel(lambda k: self._start(model.serial(), k), range(self.chains)))
+        serial, factors = model.serial(), self._factors(model)
+        for factor in factors:
+            rows_of(_heated(serial, factor))
+
+        def start(k: int) -> SelectionChain:
+            hot = (self._start(_heated(serial, factor), _level(k, r)) for r, factor in enumerate(factors, start=1))
+            return self._start(serial, k)._replace(hot=tuple(hot))
+
+        return tuple(model.blocks.parallel(start, range(self.chains)))
 
     def step(
         self, model: Model, state: tuple[SelectionChain, ...], iteration: int
@@ -102,23 +109,44 @@ class SpikeSlabGibbs:
         return new, Info(sum(chain.loglik for chain in new) / len(new), math.inf)
 
     def sweep(self, model: Model, chain: SelectionChain, k: int, iteration: int) -> SelectionChain:
-        """One sweep of chain number ``k``."""
+        """One sweep of chain number ``k`` and its companions, then exchanges between neighbours."""
+        if not chain.hot:
+            return self._sweep(model, chain, k, iteration)
+        factors = self._factors(model)
+        levels = [self._sweep(model, chain._replace(hot=()), k, iteration)]
+        for r, factor in enumerate(factors, start=1):
+            levels.append(self._sweep(_heated(model, factor), chain.hot[r - 1], _level(k, r), iteration))
+        rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration, cell=1)
+        heat = (1.0, *factors)
+        for r in range(iteration % 2, len(factors), 2):
+            levels[r], levels[r + 1] = _exchange(rng, levels[r], levels[r + 1], heat[r], heat[r + 1])
+        return levels[0]._replace(hot=tuple(levels[1:]))
+
+    def _factors(self, model: Model) -> tuple[float, ...]:
+        if self.scan == "plain":
+            return ()
+        if self.ladder is None:
+            return (0.5, 0.25) if len(model.y) <= min(200, model.size) else ()
+        return self.ladder
+
+    def _sweep(self, model: Model, chain: SelectionChain, k: int, iteration: int) -> SelectionChain:
+        """One sweep of one level."""
         prior: Any = model.prior
         rows, rng = rows_of(model), model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
         beta, f, scale = chain.beta, chain.f, chain.prior.values["scale"]
         if self.scale_moves:
-            beta, f = _scale_move(rng, rows, prior, beta, f, scale, chain.gamma)
-            beta, f, scale = _interweave(rng, rows, prior, beta, f, scale, chain)
+            beta, f = scale_move(rng, rows, prior, beta, f, scale, chain.gamma)
+            beta, f, scale = interweave(rng, rows, prior, beta, f, scale, chain)
         draws = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
         pi = prior.draw_inclusion(draws, chain.gamma)
         scale = prior.draw_scale(draws, scale, beta, chain.gamma)
         chain = chain._replace(beta=beta, f=f, prior=prior.state(scale, pi, chain.gamma))
         if self.scan == "plain":
-            return self._counted(model, _plain(model, chain, rng, scale, pi, k, iteration), iteration)
+            return self._counted(model, plain_scan(model, chain, rng, scale, pi, k, iteration), iteration)
         chain = self._adapted(model, chain, rows, iteration)
         chain = self._moves(model, chain, rows, rng, scale, pi)
         every = 1 + len(beta) // 2000 if self._wide(model) else 0
-        chain = _coefficients(model, chain, rows, scale, pi, k, iteration, every and iteration % every == 0)
+        chain = coefficients(model, chain, rows, scale, pi, k, iteration, every and iteration % every == 0)
         return self._counted(model, chain, iteration)
 
     def diagnostics(self, state: tuple[SelectionChain, ...]) -> dict[str, Array]:
@@ -142,6 +170,7 @@ class SpikeSlabGibbs:
             "flip_changes": rate("flips", 2),
             "swap_acceptance": rate("swaps", 1),
             "birth_acceptance": rate("births", 1),
+            "exchange_acceptance": rate("exchanges", 1),
         }
 
     def _wide(self, model: Model) -> bool:
@@ -162,7 +191,7 @@ class SpikeSlabGibbs:
             new_window(n, p), new_tally(p),
         )  # fmt: skip
         for turn in range(3):
-            chain = _coefficients(model, chain, rows, scale, pi, k, 0, False, turn=turn)
+            chain = coefficients(model, chain, rows, scale, pi, k, 0, False, turn=turn)
         if self.scan == "lines":
             weight = pick_weights(np.full(p, 0.5), prior.always)
             chain = chain._replace(reference=new_reference(rows, curvature(model, chain.f), weight, self._wide(model)))
@@ -211,11 +240,13 @@ class SpikeSlabGibbs:
         logit = np.where(prior.always, math.inf, math.log(pi) - math.log1p(-pi))
         beta, inclusion, u = chain.beta.copy(), chain.inclusion.copy(), rows.slope - rows.signed * chain.f
         tally = chain.tally._replace(
-            flips=chain.tally.flips.copy(), swaps=chain.tally.swaps.copy(), births=chain.tally.births.copy()
+            flips=chain.tally.flips.copy(),
+            swaps=chain.tally.swaps.copy(),
+            births=chain.tally.births.copy(),
         )
-        n_flips = (min(p, 100) if self.flips is None else self.flips) if p else 0
-        n_swaps = min(p, 8) if self.swaps is None else self.swaps
-        n_births = (8 if wide else 0) if self.births is None else self.births
+        n_flips = (20 if wide else min(p, 100)) if self.flips is None else self.flips
+        n_swaps = min(p, 16) if self.swaps is None else self.swaps
+        n_births = (16 if wide else 0) if self.births is None else self.births
         cumulative = np.cumsum(reference.weight)
         picks = np.searchsorted(cumulative, rng.random(n_flips) * cumulative[-1], side="right")
         picks = np.minimum(picks, p - 1)
@@ -256,6 +287,39 @@ class SpikeSlabGibbs:
         )
 
 
+def _heated(model: Model, factor: float) -> Model:
+    """The same problem with row weights multiplied by a factor."""
+    return model.with_weight(factor * model.c)
+
+
+def _level(k: int, r: int) -> int:
+    """The address of the random numbers of level r of chain k."""
+    return k + (r << 32)
+
+
+def _exchange(
+    rng: np.random.Generator, cold: SelectionChain, hot: SelectionChain, a: float, b: float
+) -> tuple[SelectionChain, SelectionChain]:
+    """Metropolis exchange of the states of two levels whose weights are a and b times the rows' own.
+
+    What a level has learned stays with it: reference, sums, and the inclusion probabilities last computed there.
+    """
+    ratio = (a - b) * (hot.loglik / b - cold.loglik / a)
+    accepted = math.log(1.0 - rng.random()) < ratio
+    tally = cold.tally._replace(exchanges=cold.tally.exchanges + np.array([1.0, float(accepted)]))
+    cold = cold._replace(tally=tally)
+    if not accepted:
+        return cold, hot
+
+    def moved(to: SelectionChain, by: SelectionChain, factor: float) -> SelectionChain:
+        # the conditional mean belongs to latents of the other level: only the draw itself is a draw here
+        return to._replace(
+            beta=by.beta, f=by.f, prior=by.prior, mean=by.beta, loglik=by.loglik * factor, gamma=by.gamma
+        )
+
+    return moved(cold, hot, a / b), moved(hot, cold, b / a)
+
+
 def _check_hinge(model: Model) -> None:
     """The lines need the hinge itself: refuse a loss whose values differ from it."""
     y, c = np.array([1.0, -1.0, 1.0, -1.0]), np.array([1.0, 0.5, 2.0, 1.0])
@@ -281,138 +345,3 @@ def _start_model(rng: np.random.Generator, rows: Rows, always: Flags, k: int, n:
         gamma[open_[np.argsort(-pull, kind="stable")[:size]]] = True
     assert len(gamma) == p
     return gamma
-
-
-def _scale_move(
-    rng: np.random.Generator, rows: Rows, prior: Any, beta: Array, f: Array, scale: float, gamma: Flags
-) -> tuple[Array, Array]:
-    """Slice update of g in beta -> g beta, all active coefficients scaled: log target + (their number) log g."""
-    if not beta.any():
-        return beta, f
-    d, signed = int(gamma.sum()), rows.signed * f
-    half = 0.5 * float(prior.slab_precision(scale) @ (beta * beta))
-
-    def log_density(t: float) -> float:
-        if abs(t) > _FAR:
-            return -math.inf
-        g = math.exp(t)
-        return -loss_at(rows.slope, signed, g) - half * g * g + d * t
-
-    g = math.exp(slice_step(rng, log_density, 0.0, width=1.0 / math.sqrt(d)))
-    return g * beta, g * f
-
-
-def _interweave(
-    rng: np.random.Generator, rows: Rows, prior: Any, beta: Array, f: Array, scale: float, chain: SelectionChain
-) -> tuple[Array, Array, float]:
-    """Slice update of g in (scale, beta) -> (g scale, g beta): the prior of the slab drops out, the free ones move."""
-    log_hyper: Callable[[float], float] | None = prior.stretch(chain.prior)
-    if log_hyper is None or not beta.any():
-        return beta, f, scale
-    free, signed = prior.free, rows.signed * f
-    n_free, half = int(free.sum()), 0.5 * prior.flat * float(beta[free] @ beta[free])
-
-    def log_density(t: float) -> float:
-        if abs(t) > _FAR:
-            return -math.inf
-        return -loss_at(rows.slope, signed, math.exp(t)) + log_hyper(t) + n_free * t - half * math.exp(2.0 * t)
-
-    g = math.exp(slice_step(rng, log_density, 0.0, width=0.5))
-    return g * beta, g * f, g * scale
-
-
-def _latents(model: Model, f: Array, k: int, iteration: int, turn: int) -> tuple[Array, Array]:
-    """Row messages given the linear predictors, cell by cell."""
-    w, b = np.empty(len(f)), np.empty(len(f))
-
-    def one(cell: Cell) -> None:
-        at = slice(cell.lo, cell.hi)
-        rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration, cell=cell.number + (turn << 40))
-        w[at], b[at] = model.loss.draw(rng, model.y[at], model.c[at], f[at])
-
-    model.blocks.map(one)
-    return w, b
-
-
-def _coefficients(
-    model: Model, chain: SelectionChain, rows: Rows, scale: float, pi: float, k: int, iteration: int, all_odds: bool,
-    turn: int = 0,
-) -> SelectionChain:  # fmt: skip
-    """Step 5; with ``all_odds`` also the inclusion probability of every coefficient given the latents."""
-    prior: BoundSpikeSlab = model.prior  # type: ignore[assignment]
-    w, b = _latents(model, chain.f, k, iteration, turn)
-    w, b = w * rows.inverse**2, b * rows.inverse
-    index = np.flatnonzero(chain.gamma)
-    beta, mean, inclusion = np.zeros(model.size), np.zeros(model.size), chain.inclusion
-    f = np.zeros(len(model.y))
-    if len(index):
-        active = rows.Z[index]
-        half = active * np.sqrt(w)
-        A = half @ half.T
-        A.flat[:: len(index) + 1] += prior.slab_precision(scale)[index]
-        q = Gaussian.from_precision(A, active @ b)
-        beta[index] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration, cell=turn))
-        mean[index] = q.mean
-        f = model.blocks.matvec(beta)
-        if all_odds:
-            inclusion = _inclusions(rows, w, b, index, active, q, prior, scale, pi)
-    loglik = float(model.loss.loglik(model.y, model.c, f).sum())
-    return chain._replace(
-        beta=beta, f=f, mean=mean, loglik=loglik, inclusion=inclusion, prior=prior.state(scale, pi, chain.gamma)
-    )
-
-
-def _inclusions(
-    rows: Rows, w: Array, b: Array, index: Any, active: Array, q: Gaussian, prior: BoundSpikeSlab, scale: float,
-    pi: float,
-) -> Array:  # fmt: skip
-    """P(gamma_j = 1 | other indicators, latents) of every j, in one pass over the columns."""
-    d = prior.slab_precision(scale)
-    s, r = np.empty(len(d)), rows.Z @ b
-    energies(rows.Z, w, s)
-    s += d
-    block = (active * w) @ rows.Z.T  # (active, p): X_A' W X
-    r -= q.mean @ block
-    s -= np.einsum("kj,kj->j", block, q.root @ (q.root.T @ block))
-    s[index] = 1.0 / q.var
-    r[index] = q.mean * s[index]
-    s = np.maximum(s, 0.5 * d)
-    odds = math.log(pi) - math.log1p(-pi) + 0.5 * np.log(d / s) + 0.5 * r * r / s
-    inclusion: Array = np.where(prior.always, 1.0, 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(odds, -700.0), 700.0))))
-    return inclusion
-
-
-def _plain(
-    model: Model, chain: SelectionChain, rng: np.random.Generator, scale: float, pi: float, k: int, iteration: int
-) -> SelectionChain:
-    """Latents given beta, indicators given latents with beta integrated out, beta given both."""
-    prior: BoundSpikeSlab = model.prior  # type: ignore[assignment]
-    p = model.size
-    w, b = _latents(model, chain.f, k, iteration, 0)
-    d = prior.slab_precision(scale)
-    M = np.zeros((p + 1, p + 1))
-    A, r = model.blocks.gram(w, b)
-    A.flat[:: p + 1] += d
-    M[:p, :p], M[:p, p], M[p, :p] = A, r, r
-    gamma, inclusion = chain.gamma.copy(), np.ones(p)
-    order = rng.permutation(np.flatnonzero(~prior.always))
-    logit = np.full(p, math.log(pi) - math.log1p(-pi))
-    changed = scan(M, d, logit, order, rng.random(len(order)), gamma, inclusion)
-    index = np.flatnonzero(gamma)
-    beta, mean = np.zeros(p), np.zeros(p)
-    if len(index):
-        q = Gaussian.from_precision(A[np.ix_(index, index)], r[index])
-        beta[index] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
-        mean[index] = q.mean
-    f = model.blocks.matvec(beta)
-    counts = chain.tally.flips + np.array([len(order), len(order), changed])
-    return chain._replace(
-        beta=beta,
-        f=f,
-        prior=prior.state(scale, pi, gamma),
-        mean=mean,
-        loglik=float(model.loss.loglik(model.y, model.c, f).sum()),
-        gamma=gamma,
-        inclusion=inclusion,
-        tally=chain.tally._replace(flips=counts),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosteri
 from softmargin.priors.base import PriorMessage
 from softmargin.solvers.coordinates import Coordinates
 
+_THINNED = 500  # draws behind the covariance of very many coefficients
 _CAVITIES = 100  # sweeps that leave-one-out moments are averaged over
 
 __all__ = ["INFERENCES", "Fit", "Settings", "fit_vb"]
@@ -63,6 +64,7 @@ class Fit(NamedTuple):
     outcome: Outcome
     gap: float | None = None
     vi: VIState | None = None
+    inclusion: Array | None = None  # of the model's coefficients, one row a chain
 
 
 def _options(settings: Settings, *known: str) -> dict[str, Any]:
@@ -114,8 +116,24 @@ def _needs_no_draws(model: Model) -> None:
         raise ValueError(f"{reason}.")
 
 
+def _selecting(model: Model, settings: Settings) -> Fit:
+    """The variational engine that a prior with point masses brings along."""
+    engine = model.prior.variational(**_options(settings, "starts"))  # type: ignore[attr-defined]
+    outcome = _run(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+    state = outcome.state
+    mean, root = engine.coefficients(state)
+    loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
+    scale = state.prior.values["scale"]
+    posterior = GaussianPosterior(
+        settings.columns, settings.coordinates.basis, mean, scale**2, root, np.array([scale]), np.ones(1)
+    )
+    return Fit(posterior, loo, scale, outcome, inclusion=state.inclusion[None])
+
+
 def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _needs_no_draws(model)
+    if hasattr(model.prior, "variational"):
+        return _selecting(model, settings)
     _options(settings)
     fit = fit_vb(model, settings) if first is None else first
     assert fit.vi is not None
@@ -138,6 +156,8 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
 
 def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _needs_no_draws(model)
+    if hasattr(model.prior, "variational"):
+        return _selecting(model, settings)
     engine = MeanField(**_options(settings, "accelerate"))
     outcome = _run(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
@@ -204,12 +224,18 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
 
 
 def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
-    engine = Gibbs(chains=settings.chains, **_options(settings, "scale_moves"))
+    sampler = getattr(model.prior, "sampler", Gibbs)
+    known = {field.name for field in fields(sampler)} - {"chains", "warmup"}
+    options: dict[str, Any] = dict(_options(settings, *known))
+    if "warmup" in {field.name for field in fields(sampler)}:
+        options["warmup"] = settings.warmup
+    engine = sampler(chains=settings.chains, **options)
     require(engine, loss=model.loss, prior=model.prior)
     sweeps = settings.warmup + settings.draws * settings.thin
     draws = np.empty((settings.draws, settings.chains, model.size))
     scale, loglik = np.empty((2, settings.draws, settings.chains))
     mean = np.zeros(model.size)
+    inclusion = np.zeros((settings.chains, model.size))
     cavities = CavityAverage(model, settings.part)
     every = max(1, settings.draws // _CAVITIES)
     kept = 0
@@ -223,6 +249,7 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
                 draws[kept, k], scale[kept, k] = chain.beta, chain.prior.values["scale"]
                 loglik[kept, k] = chain.loglik
                 mean += chain.mean
+                inclusion[k] += getattr(chain, "inclusion", 0.0)
             if kept % every == 0:
                 cavities.add(current.state[(kept // every) % settings.chains], iteration)
             kept += 1
@@ -236,20 +263,30 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     draws = np.ascontiguousarray(draws[:kept].swapaxes(0, 1))
     scale, loglik = scale[:kept].T.copy(), loglik[:kept].T.copy()
     flat = draws.reshape(-1, model.size)
-    root = np.asarray(np.linalg.qr(flat - flat.mean(axis=0), mode="r")).T / np.sqrt(max(len(flat) - 1, 1))
+    root = _spread(flat)
     posterior = DrawsPosterior(
         settings.columns,
         settings.coordinates.basis,
         mean / (kept * settings.chains),
         float((scale**2).mean()),
-        np.ascontiguousarray(root),
+        root,
         scale.ravel(),
         np.full(scale.size, 1.0 / scale.size),
         draws,
         loglik,
     )
     loo = _link(model, settings, *cavities.moments())
-    return Fit(posterior, loo, float(np.exp(np.log(scale).mean())), outcome)
+    selected = inclusion / kept if hasattr(current.state[0], "inclusion") else None
+    return Fit(posterior, loo, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
+
+
+def _spread(draws: Array) -> Array:
+    """A root of the covariance of draws; with more coefficients than draws, of at most ``_THINNED`` of them."""
+    if draws.shape[1] > _THINNED:
+        draws = draws[:: max(1, len(draws) // _THINNED)]
+        return np.ascontiguousarray((draws - draws.mean(axis=0)).T / np.sqrt(max(len(draws) - 1, 1)))
+    root = np.asarray(np.linalg.qr(draws - draws.mean(axis=0), mode="r")).T / np.sqrt(max(len(draws) - 1, 1))
+    return np.ascontiguousarray(root)
 
 
 INFERENCES: dict[str, Callable[[Model, Settings, Fit | None], Fit]] = {

@@ -18,6 +18,7 @@ from softmargin.designs.standardize import design_for, standardize
 from softmargin.engines.model import Model, require
 from softmargin.estimators._callbacks import CallbackSupport, fit_tasks, managed
 from softmargin.estimators.inference import INFERENCES, Fit, Settings, fit_vb
+from softmargin.estimators.selection import Selection, always_mask
 from softmargin.estimators.validation import binary_labels, check_choice, check_finite, check_numeric, row_weights
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
@@ -25,22 +26,32 @@ from softmargin.losses.hinge import Hinge
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 from softmargin.priors.bridge import Bridge, Lasso
 from softmargin.priors.horseshoe import Horseshoe
+from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.ridge import Ridge
+from softmargin.priors.spike_slab import SpikeSlab
 from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.dual import Dual
 
 __all__ = ["BayesianSVC"]
 
-_PRIORS: dict[str, Any] = {"ridge": Ridge, "lasso": Lasso, "bridge": Bridge, "horseshoe": Horseshoe}
+_PRIORS: dict[str, Any] = {
+    "ridge": Ridge,
+    "lasso": Lasso,
+    "bridge": Bridge,
+    "horseshoe": Horseshoe,
+    "spike-slab": SpikeSlab,
+    "laplace-zero": LaplaceZero,
+}
 _SOLVERS = {"cholesky": Cholesky, "dual": Dual}
 _LOSSES = {"hinge": Hinge}
 _RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
+_DISAGREE = 0.1  # range of an inclusion probability over chains that calls for a warning
 _MARGIN = 0.01  # the larger one must be better by this much
 _LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning to the line that called fit
 _TRUSTED = 0.7  # largest k v up to which the leave-one-out score may choose
 
 
-class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
+class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     """Support vector classifier that learns its penalty and says how sure it is.
 
     The pseudo-likelihood is ``exp(-2 c_i max(1 - y_i f_i, 0))`` with ``c_i = learning_rate * sample_weight *
@@ -107,6 +118,8 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
     loo_ : LeaveOneOut
         Leave-one-out log loss and error, the link's parameters, and ``max_kv``.
+    inclusion_ : array of shape (n_features,)
+        Posterior inclusion probabilities (priors with point masses); ``chain_inclusion_`` has them by chain.
     trace_ : array
         Objective, bound or mean log pseudo-likelihood of each iteration.
     gap_ : float
@@ -231,7 +244,9 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             )  # fmt: skip
             streams = Streams.from_random_state(self.random_state)
             blocks = Blocks(coordinates.design, sign, weight, workers=self._workers())
-            model = Model(blocks, _LOSSES[self.likelihood](), prior.bind(free, len(sign)), free, streams)
+            model = Model(
+                blocks, _LOSSES[self.likelihood](), self._bind(prior, free, columns, len(sign)), free, streams
+            )
             try:
                 fit = self._run(model, settings)
             finally:
@@ -277,6 +292,12 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
                 stacklevel=_LEVEL,
             )
 
+    def _bind(self, prior: Any, free: Any, columns: Any, rows: int) -> Any:
+        if not hasattr(prior, "always_include"):
+            return prior.bind(free, rows)
+        names = getattr(self, "feature_names_in_", None)
+        return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))
+
     def _choose_solver(self, design: Design, prior: Any) -> Any:
         n, q = design.shape
         wide = q > n and getattr(prior, "isotropic", False)
@@ -298,11 +319,14 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
             return INFERENCES[self.inference](model.with_weight(self.learning_rate_ * model.c), settings, None)
         quiet = replace(settings, options={}, callback=None)
         models = [model.with_weight(rate * model.c) for rate in _RATES]
-        low, high = (fit_vb(candidate, quiet) for candidate in models)
+        # a prior with point masses has no Gaussian face; the learning rate is then settled under a normal prior
+        plain = None if hasattr(model.prior, "gaussian") else Ridge().bind(model.free, len(model.y))
+        low, high = (fit_vb(each if plain is None else each.with_prior(plain), quiet) for each in models)
         better = high.loo.objective < low.loo.objective - _MARGIN
         chosen = int(better and high.loo.max_kv <= _TRUSTED)
         self.learning_rate_ = _RATES[chosen]
-        return INFERENCES[self.inference](models[chosen], settings, (low, high)[chosen])
+        first = (low, high)[chosen] if plain is None else None
+        return INFERENCES[self.inference](models[chosen], settings, first)
 
     def _publish(self, fit: Fit) -> None:
         self.posterior_ = fit.posterior
@@ -313,6 +337,11 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         self.n_iter_, self.converged_ = fit.outcome.n_iter, fit.outcome.converged
         if fit.gap is not None:
             self.gap_ = fit.gap
+        if fit.inclusion is not None:
+            lead, keep = int(self.fit_intercept), fit.posterior.columns.keep
+            self.chain_inclusion_ = np.zeros((len(fit.inclusion), self.n_features_in_))
+            self.chain_inclusion_[:, keep] = fit.inclusion[:, lead:]
+            self.inclusion_ = self.chain_inclusion_.mean(axis=0)
         if fit.outcome.interrupted:
             warnings.warn(
                 f"{self.inference} was stopped after {self.n_iter_} iterations; what was computed is kept.",
@@ -326,6 +355,15 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=_LEVEL,
             )
+        elif fit.inclusion is not None and len(fit.inclusion) > 1:
+            spread = np.ptp(self.chain_inclusion_, axis=0)
+            if spread.max() > _DISAGREE:
+                warnings.warn(
+                    f"the chains disagree on inclusion probabilities by up to {spread.max():.2f} (column "
+                    f"{int(spread.argmax())}); raise draws and warmup.",
+                    ConvergenceWarning,
+                    stacklevel=_LEVEL,
+                )
         elif isinstance(fit.posterior, DrawsPosterior):
             diagnostics.warn_if_not_mixed(fit.posterior, _LEVEL + 1)
 
@@ -398,6 +436,9 @@ class BayesianSVC(CallbackSupport, ClassifierMixin, BaseEstimator):
         else:
             table = {"mean": np.concatenate((self.intercept_, self.coef_[0]))}
         frame = pd.DataFrame(table, index=pd.Index(["Intercept", *names], name="feature"))
+        if hasattr(self, "inclusion_"):
+            frame["inclusion"] = np.concatenate(([1.0], self.inclusion_))
+            frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(self.chain_inclusion_, axis=0)))
         if isinstance(self.posterior_, DrawsPosterior):
             frame = frame.join(diagnostics.mixing_table(self.posterior_, frame.index))
         return frame if self.fit_intercept else frame.iloc[1:]

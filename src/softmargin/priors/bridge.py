@@ -52,6 +52,7 @@ class Bridge:
     intercept_scale: float = 1e4
 
     isotropic = False
+    selects = True  # modes have exact zeros
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, str):
