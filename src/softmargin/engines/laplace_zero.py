@@ -133,6 +133,7 @@ class LaplaceZeroVB:
     trial_tol: float = 1e-6
     passes: int = 2
     accelerate: bool = True
+    coefficients = staticmethod(coefficients)
     needs_loss = ("expect",)
     needs_prior = ("expect_inclusion",)
 

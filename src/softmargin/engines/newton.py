@@ -34,6 +34,7 @@ class _Point(NamedTuple):
     gap: float
     mu: float  # smallest mean product so far
     stalled: int  # steps since it last fell
+    best: Any = None  # an earlier iterate with a smaller certified gap, where there is one
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ class InteriorPoint:
             0 if mu < 0.9 * x.mu else x.stalled + 1,
         )
         certificate = certify(model, beta, f, new.dual[1], self.penalty)
-        new = new._replace(gap=min(certificate.gap, x.gap))
+        worse = not certificate.gap <= x.gap  # rounding has the last word near the end
+        new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
         done = not np.isfinite(certificate.gap) or new.stalled > 6
         return (x if done else new), Info(-certificate.objective, certificate.gap, done)
 
@@ -201,6 +203,7 @@ class Newton:
     def at(self, model: Model, penalty: Penalty) -> ActiveSet:
         """The mode of the coefficients under a given penalty."""
         x: _Point = run(InteriorPoint(penalty), model, max_iter=200, tol=self.gap).state
+        x = x.best or x
         (xi, s, p, q), (v, g, zp, zq) = x.positive, x.dual
         margin = np.minimum(g, v) / np.maximum(2.0 * model.c, 1e-300) > np.maximum(xi, s)
         active = np.ones(model.size, dtype=bool)

@@ -74,7 +74,7 @@ class Window(NamedTuple):
 
     curvature: Array
     inclusion: Array
-    count: int
+    sweeps: int
 
 
 class Tally(NamedTuple):
@@ -160,7 +160,7 @@ def new_reference(rows: Rows, k: Array, weight: Array, wide: bool) -> Reference:
 def pick_weights(inclusion: Array, always: Flags) -> Array:
     """Visit coefficients as often as they are undecided, every one sometimes."""
     inclusion = np.clip(inclusion, 0.0, 1.0)
-    floor = min(0.05, 5.0 / len(inclusion))
+    floor = min(0.02, 5.0 / len(inclusion))
     weight: Array = np.maximum(np.sqrt(inclusion * (1.0 - inclusion)), floor)
     weight[always] = min(0.2, 10.0 / len(inclusion))
     return weight
@@ -181,7 +181,7 @@ def pack(rows: Rows, reference: Reference, gamma: Flags, D: Array) -> Packed:
         kept = reference.kept
         if (len(kept) + m) * p > _KEPT:
             kept.clear()
-        for k, j in enumerate(index):
+        for k, j in enumerate(index.tolist()):
             if j not in kept:
                 kept[j] = np.empty(p)
                 cross_row(rows.Z, reference.K, reference.full, j, kept[j])

@@ -146,7 +146,7 @@ class SpikeSlabGibbs:
         chain = self._adapted(model, chain, rows, iteration)
         chain = self._moves(model, chain, rows, rng, scale, pi)
         every = 1 + len(beta) // 2000 if self._wide(model) else 0
-        chain = coefficients(model, chain, rows, scale, pi, k, iteration, every and iteration % every == 0)
+        chain = coefficients(model, chain, rows, scale, pi, k, iteration, every > 0 and iteration % every == 0)
         return self._counted(model, chain, iteration)
 
     def diagnostics(self, state: tuple[SelectionChain, ...]) -> dict[str, Array]:
@@ -203,12 +203,12 @@ class SpikeSlabGibbs:
             return chain
         assert chain.reference is not None
         window = chain.window
-        if window.count and iteration - 1 in {math.ceil(part * self.warmup) for part in _ADAPT}:
+        if window.sweeps and iteration - 1 in {math.ceil(part * self.warmup) for part in _ADAPT}:
             prior: Any = model.prior
             weight = chain.reference.weight
-            if window.count >= 10:
-                weight = pick_weights(window.inclusion / window.count, prior.always)
-            reference = new_reference(rows, window.curvature / window.count, weight, self._wide(model))
+            if window.sweeps >= 10:
+                weight = pick_weights(window.inclusion / window.sweeps, prior.always)
+            reference = new_reference(rows, window.curvature / window.sweeps, weight, self._wide(model))
             return chain._replace(reference=reference, window=new_window(len(model.y), model.size))
         return chain
 
@@ -218,7 +218,7 @@ class SpikeSlabGibbs:
             window = chain.window
             if self.scan == "lines":
                 window = Window(
-                    window.curvature + curvature(model, chain.f), window.inclusion + chain.inclusion, window.count + 1
+                    window.curvature + curvature(model, chain.f), window.inclusion + chain.inclusion, window.sweeps + 1
                 )
             return chain._replace(window=window, tally=new_tally(model.size))
         tally = chain.tally

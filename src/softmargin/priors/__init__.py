@@ -3,8 +3,10 @@
 from softmargin.priors.base import BoundPrior, Prior, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
 from softmargin.priors.horseshoe import Horseshoe
+from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma
+from softmargin.priors.spike_slab import SpikeSlab
 
 __all__ = [
     "BoundPrior",
@@ -13,9 +15,11 @@ __all__ = [
     "HalfCauchy",
     "Horseshoe",
     "InverseGamma",
+    "LaplaceZero",
     "Lasso",
     "Prior",
     "PriorMessage",
     "PriorState",
     "Ridge",
+    "SpikeSlab",
 ]
