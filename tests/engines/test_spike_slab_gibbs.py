@@ -362,7 +362,7 @@ class WrongScale(BoundSpikeSlab):
 def test_tilted_joint_distribution_sees_broken_priors(part):
     X, c, model = tilted_problem()
     prior = part(**{field.name: getattr(model.prior, field.name) for field in fields(model.prior)})
-    scores = tilted_scores(model.with_prior(prior), SpikeSlabGibbs(chains=1, warmup=200), X, c, 2000)
+    scores = tilted_scores(model.with_prior(prior), SpikeSlabGibbs(chains=1, warmup=200), X, c, 4000)
     assert abs(worst(scores)[1]) > CONTROL, worst(scores)
 
 
@@ -475,7 +475,7 @@ def test_many_columns():
     X = rng.standard_normal((250, 2000))
     f = 2.0 * X[:, :5] @ np.array([1.0, -1.0, 1.0, -1.0, 1.0])
     y = np.where(f + 0.5 * rng.standard_normal(250) > 0.0, 1.0, -1.0)
-    model = build(X, y, prior=SpikeSlab(expected_size=5.0, scale=1.0), standardized=True, seed=3)
+    model = build(X, y, c=0.5, prior=SpikeSlab(expected_size=5.0, scale=1.0), standardized=True, seed=3)
     gamma, inclusion, _ = collect(model, SpikeSlabGibbs(chains=2, warmup=60), 60)
     for series in (gamma, inclusion):
         found = series.mean(axis=(0, 1))[1:] > 0.5

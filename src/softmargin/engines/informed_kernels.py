@@ -12,12 +12,30 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from softmargin.engines.line_kernels import approximation, draw_on_line, line_grid, value
-from softmargin.engines.selection_kernels import add, cross_row, line_in, line_out, prior_terms, remove
+from softmargin.engines.line_kernels import approximation, combine, draw_on_line, line_grid, value
+from softmargin.engines.selection_kernels import add, cross_row, direction_in, direction_out, prior_terms, remove
 
 __all__ = ["births", "swaps"]
 
 _LOG_2PI = math.log(2.0 * math.pi)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _line_out(Z: Any, R: Any, index: Any, m: int, j: int, g: Any, V: Any, W: Any) -> float:
+    """Line of a coefficient that is out, in the only row of V and W."""
+    total = direction_out(R, m, g, V[0])
+    W[0] = Z[j]
+    combine(Z, index, V, 1, m, W)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _line_in(Z: Any, R: Any, index: Any, m: int, a: int, V: Any, W: Any) -> float:
+    """Line of the active coefficient in place a, in the only row of V and W."""
+    h = direction_in(R, m, a, V[0])
+    W[0] = 0.0
+    combine(Z, index, V, 1, m, W)
+    return h
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -146,8 +164,9 @@ def swaps(
 ) -> None:
     """Exchange an active coefficient for one that is out, chosen by its score where the first has left."""
     n, p = len(u), len(beta)
-    w, u0, w_new = np.empty(n), np.empty(n), np.empty(n)
-    g, v, v_new = np.empty(len(index)), np.empty(len(index)), np.empty(len(index))
+    W, V, W_new, V_new = np.empty((1, n)), np.empty((1, len(index))), np.empty((1, n)), np.empty((1, len(index)))
+    w, v, w_new, v_new = W[0], V[0], W_new[0], V_new[0]
+    u0, g = np.empty(n), np.empty(len(index))
     row, score, alpha = np.empty(p), np.empty(p), np.empty(len(index))
     packed, grid = np.empty((m, m)), np.empty((3, 66))
     for _ in range(times):
@@ -157,7 +176,7 @@ def swaps(
         counts[0] += 1
         j = index[a]
         b = beta[j]
-        h = line_in(Z, R, index, m, a, v, w)
+        h = _line_in(Z, R, index, m, a, V, W)
         for k in range(m):
             alpha[k] = beta[index[k]] - b * v[k]
         alpha[a] = 0.0
@@ -176,7 +195,7 @@ def swaps(
         old = logit[j] + 0.5 * math.log(D[j]) + log_mass + error - score[j]
         for k in range(m):
             g[k] = cross[k, l]
-        h_new = diagonal[l] + D[l] + line_out(Z, packed, index, m, l, g, v_new, w_new)
+        h_new = diagonal[l] + D[l] + _line_out(Z, packed, index, m, l, g, V_new, W_new)
         linear, quadratic = 0.0, D[l]
         for k in range(m):
             linear += D[index[k]] * alpha[k] * v_new[k]
@@ -227,8 +246,8 @@ def births(
     Returns the number of active coefficients and the tries made: fewer than ``times`` if the arrays are full.
     """
     n, p = len(u), len(beta)
-    w, u0 = np.empty(n), np.empty(n)
-    g, v = np.empty(len(index)), np.empty(len(index))
+    W, V, u0, g = np.empty((1, n)), np.empty((1, len(index))), np.empty(n), np.empty(len(index))
+    w, v = W[0], V[0]
     row, score, alpha = np.empty(p), np.empty(p), np.empty(len(index))
     grid, even = np.empty((3, 66)), np.ones(p)
     for done in range(times):
@@ -249,7 +268,7 @@ def births(
             j = _draw_without(rng, score, -1, total)
             for k in range(m):
                 g[k] = cross[k, j]
-            h = diagonal[j] + D[j] + line_out(Z, R, index, m, j, g, v, w)
+            h = diagonal[j] + D[j] + _line_out(Z, R, index, m, j, g, V, W)
             linear, quadratic = prior_terms(beta, D, index, m, v, 0.0, -1)
             quadratic += D[j]
             low, width, log_mass = line_grid(u, w, linear, quadratic, h, grid)
@@ -276,7 +295,7 @@ def births(
                 continue
             j = index[a]
             b = beta[j]
-            h = line_in(Z, R, index, m, a, v, w)
+            h = _line_in(Z, R, index, m, a, V, W)
             for k in range(m):
                 alpha[k] = beta[index[k]] - b * v[k]
             alpha[a] = 0.0

@@ -20,6 +20,7 @@ __all__ = ["CELLS", "approximation", "combine", "draw_on_line", "line_grid", "lo
 
 CELLS = 64
 _DROP, _DEEP, _AIM = 8.0, 60.0, 18.0  # how far f must, may and should fall from the mode to the ends of the grid
+_STRETCH = 512  # rows that are combined at a time
 _FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered, which lets them vectorise; NaN and inf keep their sense
 
 
@@ -43,21 +44,51 @@ def _pull(u: Any, w: Any, t: float) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def combine(Z: Any, index: Any, v: Any, m: int, w: Any) -> None:
-    """Add ``sum_k v_k Z[index_k]`` to w, four rows of Z at a time."""
-    n = len(w)
-    k = 0
-    while k + 4 <= m:
-        a, b, c, d = Z[index[k]], Z[index[k + 1]], Z[index[k + 2]], Z[index[k + 3]]
-        va, vb, vc, vd = v[k], v[k + 1], v[k + 2], v[k + 3]
-        for i in range(n):
-            w[i] += va * a[i] + vb * b[i] + vc * c[i] + vd * d[i]
-        k += 4
-    while k < m:
-        a, va = Z[index[k]], v[k]
-        for i in range(n):
-            w[i] += va * a[i]
-        k += 1
+def combine(Z: Any, index: Any, V: Any, count: int, m: int, W: Any) -> None:
+    """Add ``sum_k V[q, k] Z[index_k]`` to W[q] for the first ``count`` lines q.
+
+    Four rows of Z at a time, in stretches that stay in the first-level cache while all lines use them.
+    """
+    n = W.shape[1]
+    for low in range(0, n, _STRETCH):
+        high = min(low + _STRETCH, n)
+        k = 0
+        while k + 4 <= m:
+            a, b = Z[index[k], low:high], Z[index[k + 1], low:high]
+            c, d = Z[index[k + 2], low:high], Z[index[k + 3], low:high]
+            for q in range(count):
+                va, vb, vc, vd, w = V[q, k], V[q, k + 1], V[q, k + 2], V[q, k + 3], W[q, low:high]
+                for i in range(high - low):
+                    w[i] += va * a[i] + vb * b[i] + vc * c[i] + vd * d[i]
+            k += 4
+        while k < m:
+            a = Z[index[k], low:high]
+            for q in range(count):
+                va, w = V[q, k], W[q, low:high]
+                for i in range(high - low):
+                    w[i] += va * a[i]
+            k += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _start_values(u: Any, w: Any, t: float) -> tuple[float, float]:
+    """Loss and pull at t."""
+    loss, pull = 0.0, 0.0
+    for i in range(len(u)):
+        gap = u[i] - t * w[i]
+        loss += gap if gap > 0.0 else 0.0
+        pull += w[i] if gap > 0.0 else 0.0
+    return loss, pull
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _kinks(u: Any, w: Any, low: float, high: float, found: Any) -> int:
+    """List the rows whose kink lies between two points."""
+    count = 0
+    for i in range(len(u)):
+        found[count] = i
+        count += (u[i] - low * w[i] > 0.0) != (u[i] - high * w[i] > 0.0)
+    return count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -130,17 +161,14 @@ def line_grid(u: Any, w: Any, a: float, q: float, h: float, grid: Any) -> tuple[
     node, bend, mass = grid[0], grid[1], grid[2]
     # a row whose kink lies in cell k adds |w| (t - kink) to the loss beyond it: two sums per cell give all nodes
     node[:], bend[:] = 0.0, 0.0
-    start, slope = 0.0, 0.0
-    for i in range(len(u)):
-        at_low, at_high = u[i] - low * w[i], u[i] - high * w[i]
-        inside = at_low > 0.0
-        if inside:
-            start += at_low
-            slope += w[i]
-        if inside != (at_high > 0.0):
-            k = min(int(CELLS * (at_low / (at_low - at_high))), CELLS - 1)
-            node[k] += abs(w[i])
-            bend[k] += abs(at_low)
+    start, slope = _start_values(u, w, low)
+    found = np.empty(len(u) + 1, dtype=np.int32)
+    for r in range(_kinks(u, w, low, high, found)):
+        i = found[r]
+        at_low = u[i] - low * w[i]
+        k = min(max(int(at_low / (width * w[i])), 0), CELLS - 1)
+        node[k] += abs(w[i])
+        bend[k] += abs(at_low)
     weight, moment = 0.0, 0.0
     for k in range(CELLS + 1):
         extra, shift = node[k], bend[k]

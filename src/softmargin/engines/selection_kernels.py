@@ -16,9 +16,10 @@ from numba import njit
 
 from softmargin.engines.line_kernels import approximation, combine, draw_on_line, line_grid, value
 
-__all__ = ["add", "cross_row", "flips", "line_in", "line_out", "prior_terms", "remove"]
+__all__ = ["add", "cross_row", "direction_in", "direction_out", "flips", "prior_terms", "remove"]
 
 _LOG_2PI = math.log(2.0 * math.pi)
+_BATCH = 4  # lines made at a time: more are cheaper each, and more are lost when the model changes
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -43,7 +44,7 @@ def _cross_column(Z: Any, K: Any, full: Any, index: Any, m: int, j: int, g: Any)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def line_out(Z: Any, R: Any, index: Any, m: int, j: int, g: Any, v: Any, w: Any) -> float:
+def direction_out(R: Any, m: int, g: Any, v: Any) -> float:
     """Line of a coefficient that is out, with g its column of P; returns ``sum g v``, which P_jj turns into h."""
     total = 0.0
     for k in range(m):
@@ -52,19 +53,15 @@ def line_out(Z: Any, R: Any, index: Any, m: int, j: int, g: Any, v: Any, w: Any)
             s -= R[k, l] * g[l]
         v[k] = s
         total += s * g[k]
-    w[:] = Z[j]
-    combine(Z, index, v, m, w)
     return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def line_in(Z: Any, R: Any, index: Any, m: int, a: int, v: Any, w: Any) -> float:
+def direction_in(R: Any, m: int, a: int, v: Any) -> float:
     """Line of the active coefficient in place a, where v is 1; returns the curvature of the reference."""
     scale = 1.0 / R[a, a]
     for k in range(m):
         v[k] = R[k, a] * scale
-    w[:] = 0.0
-    combine(Z, index, v, m, w)
     return scale
 
 
@@ -114,6 +111,25 @@ def remove(index: Any, place: Any, m: int, R: Any, cross: Any, a: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _lines(
+    Z: Any, K: Any, full: Any, diagonal: Any, D: Any, picks: Any, index: Any, place: Any, m: int, R: Any, g: Any, V: Any,
+    W: Any, H: Any,
+) -> None:  # fmt: skip
+    """Directions, their predictors and curvatures for several coefficients in the same model."""
+    for q in range(len(picks)):
+        j = picks[q]
+        a = place[j]
+        if a >= 0:
+            H[q] = direction_in(R, m, a, V[q])
+            W[q] = 0.0
+        else:
+            _cross_column(Z, K, full, index, m, j, g)
+            H[q] = diagonal[j] + D[j] + direction_out(R, m, g, V[q])
+            W[q] = Z[j]
+    combine(Z, index, V, len(picks), m, W)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def flips(
     rng: Any,
     Z: Any,
@@ -140,24 +156,26 @@ def flips(
     visits, accepted moves, changes of the model.
     """
     n = len(u)
-    w, u0 = np.empty(n), np.empty(n)
-    g, v, row = np.empty(len(index)), np.empty(len(index)), np.empty(len(beta))
+    W, u0, V, H = np.empty((_BATCH, n)), np.empty(n), np.empty((_BATCH, len(index))), np.empty(_BATCH)
+    g, row = np.empty(len(index)), np.empty(len(beta))
     grid = np.empty((3, 66))
+    ready = stop = 0  # lines of the picks ready..stop are at hand; they hold until the model changes
     for visit in range(len(picks)):
         if m == len(index) and m < len(beta):
             return m, visit
+        if visit >= stop:
+            ready, stop = visit, min(visit + _BATCH, len(picks))
+            _lines(Z, K, full, diagonal, D, picks[ready:stop], index, place, m, R, g, V, W, H)
+        v, w, h = V[visit - ready], W[visit - ready], H[visit - ready]
         j = picks[visit]
         a = place[j]
         inside = a >= 0
         b = 0.0
         if inside:
-            h = line_in(Z, R, index, m, a, v, w)
             b = beta[j]
             for i in range(n):
                 u0[i] = u[i] + b * w[i]
         else:
-            _cross_column(Z, K, full, index, m, j, g)
-            h = diagonal[j] + D[j] + line_out(Z, R, index, m, j, g, v, w)
             u0[:] = u
         linear, quadratic = prior_terms(beta, D, index, m, v, b, a)
         quadratic += D[j]
@@ -193,9 +211,11 @@ def flips(
             cross_row(Z, K, full, j, row)
             add(index, place, m, R, cross, row, j, v, h)
             m += 1
+            stop = 0
             counts[2] += 1
         elif inside and not enters:
             remove(index, place, m, R, cross, a)
             m -= 1
+            stop = 0
             counts[2] += 1
     return m, len(picks)

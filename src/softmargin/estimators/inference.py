@@ -47,6 +47,7 @@ class Settings:
     max_iter: int = 500
     tol: float = 1e-6
     verbose: int = 0
+    link_tol: float = 1e-10
     callback: Callable[[int, Info], bool] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -83,8 +84,16 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
 def _link(
     model: Model, settings: Settings, f_out: Array, v_out: Array, max_kv: float, *, smooth: bool = False
 ) -> LeaveOneOut:
-    offset = settings.columns.intercept
-    return fit_link(model.y, f_out, v_out, settings.weight, max_kv, offset=offset, smooth=smooth)
+    return fit_link(
+        model.y,
+        f_out,
+        v_out,
+        settings.weight,
+        max_kv,
+        offset=settings.columns.intercept,
+        smooth=smooth,
+        tol=settings.link_tol,
+    )
 
 
 def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> LeaveOneOut:
@@ -139,7 +148,7 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     assert fit.vi is not None
     if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted:
         return fit
-    mixture = mix_over_scale(model, fit.vi, settings.part, tol=min(1e-5, 10.0 * settings.tol))
+    mixture = mix_over_scale(model, fit.vi, settings.part)
     posterior = GaussianPosterior(
         settings.columns,
         settings.coordinates.basis,

@@ -239,9 +239,20 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             free = np.zeros(coordinates.design.shape[1], dtype=bool)
             free[: int(self.fit_intercept)] = True
             settings = Settings(
-                columns, coordinates, np.minimum(1.0, 1.0 / count), weight, self.draws, self.warmup, self.chains,
-                self.thin, self.max_iter, self.tol, int(self.verbose), each, dict(self.engine_options or {}),
-            )  # fmt: skip
+                columns,
+                coordinates,
+                part=np.minimum(1.0, 1.0 / count),
+                weight=weight,
+                draws=self.draws,
+                warmup=self.warmup,
+                chains=self.chains,
+                thin=self.thin,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                verbose=int(self.verbose),
+                callback=each,
+                options=dict(self.engine_options or {}),
+            )
             streams = Streams.from_random_state(self.random_state)
             blocks = Blocks(coordinates.design, sign, weight, workers=self._workers())
             model = Model(
@@ -317,7 +328,7 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         if self.learning_rate != "auto":
             self.learning_rate_ = float(self.learning_rate)
             return INFERENCES[self.inference](model.with_weight(self.learning_rate_ * model.c), settings, None)
-        quiet = replace(settings, options={}, callback=None)
+        quiet = replace(settings, options={}, callback=None, link_tol=1e-6)
         models = [model.with_weight(rate * model.c) for rate in _RATES]
         # a prior with point masses has no Gaussian face; the learning rate is then settled under a normal prior
         plain = None if hasattr(model.prior, "gaussian") else Ridge().bind(model.free, len(model.y))
