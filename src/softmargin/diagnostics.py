@@ -111,9 +111,19 @@ def pseudo_probability(f: Array, v: Array, rate: float) -> Array:
     z = 0.5 * (hi + lo)[:, None] + half[:, None] * _NODES
     density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     middle = half * ((expit(2.0 * c * (f[:, None] + s[:, None] * z)) * density) @ _WEIGHTS)
-    upper = ndtr((f - 1.0) / s) - _tail(f, s, c)
-    p: Array = np.clip(middle + upper + _tail(-f, s, c), 0.0, 1.0)
+    tail = _tail if c > 0.2 else _smooth_tail
+    upper = ndtr((f - 1.0) / s) - tail(f, s, c)
+    p: Array = np.clip(middle + upper + tail(-f, s, c), 0.0, 1.0)
     return p
+
+
+def _smooth_tail(m: Array, s: Array, c: float) -> Array:
+    """The same as ``_tail`` by Gauss-Legendre: for small c the integrand is smooth and the series long."""
+    lo = np.clip((1.0 - m) / s, -9.0, 9.0)
+    half = 0.5 * (9.0 - lo)
+    z = 0.5 * (9.0 + lo)[:, None] + half[:, None] * _NODES
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return half * ((expit(-c * (m[:, None] + s[:, None] * z + 1.0)) * density) @ _WEIGHTS)
 
 
 def _tail(m: Array, s: Array, c: float) -> Array:

@@ -77,8 +77,12 @@ def test_sparse_is_dense(intercept):
 
 
 def test_columns_as_given():
-    columns = standardize(dense_columns(), np.ones(23), active=False)
-    assert not columns.shift.any() and np.all(columns.scale == 1.0)
+    """Without scaling columns are still centred where an intercept takes it up, and only there."""
+    X = dense_columns()
+    columns = standardize(X, np.ones(23), active=False)
+    np.testing.assert_allclose(columns.shift, X.mean(axis=0), rtol=1e-12)
+    assert np.all(columns.scale == 1.0)
+    assert not standardize(X, np.ones(23), intercept=False, active=False).shift.any()
 
 
 @pytest.mark.parametrize("kind", KINDS)

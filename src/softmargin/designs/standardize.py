@@ -13,6 +13,7 @@ from softmargin.designs.sparse import Sparse
 
 __all__ = ["Columns", "design_for", "standardize"]
 
+_TOO_FAR = 1e5
 _FAR = 1e3  # a dense column this many spreads away from zero is centred in a copy: shifting products would cancel
 
 
@@ -53,22 +54,26 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     unit = np.where(largest > 0, largest, 1.0)
     mean = np.asarray(X.T @ (weight / total)).ravel() / unit if intercept else np.zeros(p)
     if sparse:
-        scaled = X.multiply(1.0 / unit[None, :]).tocsr()
-        square = np.asarray(scaled.multiply(scaled).T @ (weight / total)).ravel()
-        variance = square - mean**2
+        # stored entries by their distance from the mean, the others by the mean itself
+        share = np.repeat(weight / total, np.diff(X.indptr))
+        off = X.data / unit[X.indices] - mean[X.indices]
+        stored = np.bincount(X.indices, share, minlength=p)
+        full = np.bincount(X.indices, minlength=p) == X.shape[0]
+        rest = np.where(full, 0.0, np.maximum(1.0 - stored, 0.0))
+        variance = np.bincount(X.indices, share * off * off, minlength=p) + rest * mean**2
     else:
         variance = np.empty(p)
         step = max(1, 65536 // len(X))
         for lo in range(0, p, step):
             part = slice(lo, lo + step)
             variance[part] = (weight / total) @ (X[:, part] / unit[part] - mean[part]) ** 2
-    # two passes leave rounding of relative size 1e-16 in a spread, one pass (sparse) the square root of that
-    noise = (1e-12 if sparse else 1e-26) * np.maximum(mean**2, 1e-300)
+    noise = 1e-26 * np.maximum(mean**2, 1e-300)  # what rounding leaves in the variance of a constant
     keep = np.flatnonzero((variance > noise) & ((high > low) if intercept else (largest > 0)))
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
     if active:
         return Columns(keep, mean * unit, 1.0 / sd / unit, intercept, p)
-    return Columns(keep, np.zeros(len(keep)), np.ones(len(keep)), intercept, p)
+    # centring is no change of the model where the intercept is not shrunk, and it keeps the algebra exact
+    return Columns(keep, mean * unit, np.ones(len(keep)), intercept, p)
 
 
 def design_for(X: Any, columns: Columns) -> Design:
@@ -80,6 +85,16 @@ def design_for(X: Any, columns: Columns) -> Design:
         if not X.has_canonical_format:  # the Gram kernel wants sorted rows without repeated entries
             X = X.copy()
             X.sum_duplicates()
+        far = np.abs(columns.shift) * columns.scale
+        if len(far) and far.max() > _TOO_FAR:
+            worst = int(columns.keep[far.argmax()])
+            raise ValueError(
+                f"sparse column {worst} lies {far.max():.0e} standard deviations from zero, too far to centre without "
+                "filling it in; subtract a constant from it, or pass a dense array."
+            )
+        if np.any((columns.scale > 1e100) | (columns.scale < 1e-100)):  # products of such entries would overflow
+            X = X.multiply(columns.scale[None, :]).tocsr()
+            return Sparse(X, columns.shift * columns.scale, np.ones(len(columns.scale)), columns.intercept)
         return Sparse(X, columns.shift, columns.scale, columns.intercept)
     if np.any(np.abs(columns.shift) * columns.scale > _FAR):
         return Dense(X - columns.shift, np.zeros(len(columns.keep)), columns.scale, columns.intercept)

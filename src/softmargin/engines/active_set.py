@@ -99,7 +99,9 @@ def finish(
         g = np.where(inside, 2.0 * c, 0.0)
         g[margin] = on_margin
         certificate = certify(model, beta, f, g, penalty)
-        if certificate.gap < max(best.certificate.gap, _EXACT):
+        known = best.certificate
+        lower = certificate.objective <= known.objective + 1e-9 * abs(known.objective)
+        if lower and certificate.gap < max(known.gap, _EXACT):
             best = ActiveSet(beta, f, np.clip(g, 0.0, 2.0 * c), margin.copy(), active.copy(), certificate)
         # violations: a multiplier outside its box, a row on the wrong side of the margin, a coefficient of the
         # wrong sign, a zero coefficient whose score exceeds its rate
@@ -150,7 +152,8 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
     precision = penalty.precision + bent
     precision = np.maximum(precision, 1e-4 * float(precision.max()))
     metric = np.where(point.active, 1.0 / np.sqrt(precision), 0.0)  # zero coefficients do not move
-    distance = model.blocks.row_quad(np.diag(metric))
+    lead = int(model.blocks.design.intercept)
+    distance = model.blocks.design.scaled(metric[lead:]).norms() + float((metric[:lead] ** 2).sum())
     excess = np.maximum(point.g - (1.0 - part) * 2.0 * c, 0.0)
     if margin.any():
         rows = model.blocks.design.rows(np.flatnonzero(margin)) * metric

@@ -34,7 +34,7 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     if model.free.any():
         target = float(penalty.precision[model.free] @ beta[model.free])  # what sum y g is at the optimum
         positive, negative = float(g[y > 0].sum()), float(g[y < 0].sum())
-        if positive - negative > target:
+        if positive - negative > target and positive > 0.0:
             g = np.where(y > 0, g * max((negative + target) / positive, 0.0), g)
         elif negative > 0.0:
             g = np.where(y < 0, g * max((positive - target) / negative, 0.0), g)

@@ -70,17 +70,6 @@ def combine(Z: Any, index: Any, V: Any, count: int, m: int, W: Any) -> None:
             k += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _start_values(u: Any, w: Any, t: float) -> tuple[float, float]:
-    """Loss and pull at t."""
-    loss, pull = 0.0, 0.0
-    for i in range(len(u)):
-        gap = u[i] - t * w[i]
-        loss += gap if gap > 0.0 else 0.0
-        pull += w[i] if gap > 0.0 else 0.0
-    return loss, pull
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def _kinks(u: Any, w: Any, low: float, high: float, found: Any) -> int:
     """List the rows whose kink lies between two points."""
@@ -161,7 +150,7 @@ def line_grid(u: Any, w: Any, a: float, q: float, h: float, grid: Any) -> tuple[
     node, bend, mass = grid[0], grid[1], grid[2]
     # a row whose kink lies in cell k adds |w| (t - kink) to the loss beyond it: two sums per cell give all nodes
     node[:], bend[:] = 0.0, 0.0
-    start, slope = _start_values(u, w, low)
+    start, slope = loss_at(u, w, low), _pull(u, w, low)
     found = np.empty(len(u) + 1, dtype=np.int32)
     for r in range(_kinks(u, w, low, high, found)):
         i = found[r]

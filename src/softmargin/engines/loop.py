@@ -94,10 +94,12 @@ def run(
     progress: Progress | None = None,
     callback: Callable[[int, Info], bool | None] | None = None,
     outcome: Outcome | None = None,
+    inner: bool = False,
 ) -> Outcome:
     """Run an engine to its end; Ctrl-C or a callback that returns True stops it and keeps what was computed.
 
-    ``outcome`` is filled as the run goes, so that a callback which holds it sees the present state.
+    ``outcome`` is filled as the run goes, so that a callback which holds it sees the present state. An ``inner`` run
+    leaves Ctrl-C to the run around it.
     """
     outcome = Outcome(state) if outcome is None else outcome
     try:
@@ -111,7 +113,7 @@ def run(
                 outcome.interrupted = not outcome.converged
                 break
     except KeyboardInterrupt:
-        if outcome.n_iter == 0:
+        if inner or outcome.n_iter == 0:
             raise
         outcome.interrupted = True
     finally:

@@ -118,7 +118,7 @@ class InteriorPoint:
         certificate = certify(model, beta, f, new.dual[1], self.penalty)
         worse = not certificate.gap <= x.gap  # rounding has the last word near the end
         new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
-        done = not np.isfinite(certificate.gap) or new.stalled > 6
+        done = not np.isfinite(certificate.gap) or new.stalled > 25
         return (x if done else new), Info(-certificate.objective, certificate.gap, done)
 
 
@@ -193,7 +193,10 @@ class Newton:
     def _mode(self, model: Model, log_scale: float, before: tuple[float, float]) -> ModeState:
         parts = model.prior.penalty(math.exp(log_scale))
         if parts is None:
-            raise ValueError("the exact mode needs a convex penalty; use engine_options={'algorithm': 'em'}.")
+            raise ValueError(
+                "the interior point needs a penalty of squares and absolute values (ridge, lasso); use "
+                "engine_options={'algorithm': 'em'}."
+            )
         penalty = Penalty(*parts)
         point = self.at(model, penalty)
         prior = model.prior.mode(point.beta)
@@ -202,7 +205,7 @@ class Newton:
 
     def at(self, model: Model, penalty: Penalty) -> ActiveSet:
         """The mode of the coefficients under a given penalty."""
-        x: _Point = run(InteriorPoint(penalty), model, max_iter=200, tol=self.gap).state
+        x: _Point = run(InteriorPoint(penalty), model, max_iter=200, tol=self.gap, inner=True).state
         x = x.best or x
         (xi, s, p, q), (v, g, zp, zq) = x.positive, x.dual
         margin = np.minimum(g, v) / np.maximum(2.0 * model.c, 1e-300) > np.maximum(xi, s)

@@ -50,7 +50,7 @@ def mix_over_scale(model: Model, fit: VIState, part: Array, *, steps: int = 2) -
     def fit_at(position: float, neighbour: VIState) -> tuple[float, float, VIState]:
         fixed = model.with_prior(model.prior.at_scale(math.exp(position)))
         state = engine.restart(fixed, neighbour)
-        state = run(engine, fixed, max_iter=steps, state=state).state
+        state = run(engine, fixed, max_iter=steps, state=state, inner=True).state
         return position, state.bound + hyper(position - origin), state
 
     found.append(fit_at(centre, fit))

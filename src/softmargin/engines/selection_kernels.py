@@ -112,8 +112,8 @@ def remove(index: Any, place: Any, m: int, R: Any, cross: Any, a: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _lines(
-    Z: Any, K: Any, full: Any, diagonal: Any, D: Any, picks: Any, index: Any, place: Any, m: int, R: Any, g: Any, V: Any,
-    W: Any, H: Any,
+    Z: Any, K: Any, full: Any, diagonal: Any, D: Any, picks: Any, index: Any, place: Any, m: int, R: Any, g: Any,
+    V: Any, W: Any, H: Any,
 ) -> None:  # fmt: skip
     """Directions, their predictors and curvatures for several coefficients in the same model."""
     for q in range(len(picks)):

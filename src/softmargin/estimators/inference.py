@@ -11,7 +11,7 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
 from softmargin.engines.active_set import ActiveSet, finish, leave_one_out
-from softmargin.engines.cavities import CavityAverage
+from softmargin.engines.cavities import CavityAverage, grouped_cavity
 from softmargin.engines.certificate import Certificate
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
@@ -27,7 +27,9 @@ from softmargin.priors.base import PriorMessage
 from softmargin.solvers.coordinates import Coordinates
 
 _THINNED = 500  # draws behind the covariance of very many coefficients
-_CAVITIES = 100  # sweeps that leave-one-out moments are averaged over
+_CAVITIES = 100  # sweeps that latent-wise leave-one-out moments are averaged over
+_GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
+_UNFINISHED = 1e-6  # certified gap above which a mode is not called found
 
 __all__ = ["INFERENCES", "Fit", "Settings", "fit_vb"]
 
@@ -84,13 +86,14 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
 def _link(
     model: Model, settings: Settings, f_out: Array, v_out: Array, max_kv: float, *, smooth: bool = False
 ) -> LeaveOneOut:
+    """The link; for a point (``smooth``) without an offset, so that the mode decides as the SVM that it is."""
     return fit_link(
         model.y,
         f_out,
         v_out,
         settings.weight,
         max_kv,
-        offset=settings.columns.intercept,
+        offset=settings.columns.intercept and not smooth,
         smooth=smooth,
         tol=settings.link_tol,
     )
@@ -148,7 +151,11 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     assert fit.vi is not None
     if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted:
         return fit
-    mixture = mix_over_scale(model, fit.vi, settings.part)
+    try:
+        mixture = mix_over_scale(model, fit.vi, settings.part)
+    except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
+        fit.outcome.interrupted = True
+        return fit
     posterior = GaussianPosterior(
         settings.columns,
         settings.coordinates.basis,
@@ -194,6 +201,20 @@ def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tupl
     return finish(model, beta, g, margin, penalty, active=active), penalty
 
 
+def _best(attempt: Callable[[float], Outcome], starts: Any) -> Outcome:
+    """The run with the highest objective; an interrupted one ends the attempts."""
+    if not len(starts):
+        raise ValueError("engine_options starts must list at least one number.")
+    runs: list[Outcome] = []
+    for start in starts:
+        runs.append(attempt(start))
+        if runs[-1].interrupted:
+            break
+    best = max(runs, key=lambda found: found.state.objective)
+    best.interrupted = runs[-1].interrupted
+    return best
+
+
 def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _needs_no_draws(model)
     if not hasattr(model.prior, "mode"):
@@ -204,11 +225,12 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         options = dict(_options(settings, "algorithm", "accelerate", "smoothing", "starts"))
         options.pop("algorithm", None)
         starts = options.pop("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
-        runs = [
-            _run(EM(shrink=start, **options), model, settings, "em", max_iter=settings.max_iter, tol=settings.tol)
-            for start in starts
-        ]
-        outcome = max(runs, key=lambda found: found.state.objective)
+        # EM creeps: a small change of the objective is not yet a small distance
+        tol = min(settings.tol, 1e-9)
+        outcome = _best(
+            lambda start: _run(EM(shrink=start, **options), model, settings, "em", max_iter=settings.max_iter, tol=tol),
+            starts,
+        )
         state = outcome.state
         g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
         point, penalty = _certified(model, state.q.mean, g, state.prior)
@@ -216,15 +238,16 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         options = _options(settings, "algorithm", "starts")
         learned = model.prior.stretch(model.prior.start()) is not None
         starts = options.get("starts", (0.1, 1.0, 10.0)) if learned else (1.0,)
-        runs = [
-            _run(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=min(settings.tol, 1e-6))
-            for start in starts
-        ]
-        outcome = max(runs, key=lambda found: found.state.objective)
+        tol = min(settings.tol, 1e-6)
+        outcome = _best(
+            lambda start: _run(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol), starts
+        )
         state = outcome.state
         point, penalty = state.point, state.penalty
     else:
         raise ValueError(f"engine_options algorithm must be 'newton' or 'em'; got {algorithm!r}.")
+    if point.certificate.gap > _UNFINISHED:
+        outcome.converged, outcome.change = False, point.certificate.gap
     scale = state.prior.values["scale"]
     f = leave_one_out(model, point, penalty, settings.part)
     loo = _link(model, settings, f, np.zeros_like(f), float("nan"), smooth=True)
@@ -246,7 +269,8 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     mean = np.zeros(model.size)
     inclusion = np.zeros((settings.chains, model.size))
     cavities = CavityAverage(model, settings.part)
-    every = max(1, settings.draws // _CAVITIES)
+    every = max(1, settings.draws // (_CAVITIES if model.size <= 500 else _CAVITIES // 5))
+    narrow = model.size <= 2000 or hasattr(model.prior, "always")
     kept = 0
     current = Outcome(None)
 
@@ -259,7 +283,7 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
                 loglik[kept, k] = chain.loglik
                 mean += chain.mean
                 inclusion[k] += getattr(chain, "inclusion", 0.0)
-            if kept % every == 0:
+            if narrow and kept % every == 0:
                 cavities.add(current.state[(kept // every) % settings.chains], iteration)
             kept += 1
         return bool(settings.callback and settings.callback(iteration, info))
@@ -284,7 +308,10 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
         draws,
         loglik,
     )
-    loo = _link(model, settings, *cavities.moments())
+    moments = grouped_cavity(model, flat, scale.ravel(), settings.part)
+    if moments[2] > _GAUSSIAN and narrow:  # too skewed for Gaussian moments, as on separable data
+        moments = cavities.moments()
+    loo = _link(model, settings, *moments)
     selected = inclusion / kept if hasattr(current.state[0], "inclusion") else None
     return Fit(posterior, loo, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,8 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
         """
         before = self.__dict__.copy()
+        for name in [name for name in before if name.endswith("_") and not name.startswith("_")]:
+            del self.__dict__[name]  # nothing of an earlier fit survives
         try:
             return self._fit(X, y, sample_weight)
         except BaseException:  # a fit that fails leaves the estimator as it was
@@ -230,6 +233,8 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             used = count > 0
             X, sign, count, weight = X[used], sign[used], count[used], weight[used]
         columns = standardize(X, count, intercept=self.fit_intercept, active=self.standardize)
+        if not len(columns.keep) and not self.fit_intercept:
+            raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
         self._note_constant_columns(columns.keep, names)
         each, end = fit_tasks(self, X, y)
         with one_blas_thread():
@@ -280,15 +285,17 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-        if not (isinstance(self.tol, (int, float)) and self.tol > 0):
+        if not (isinstance(self.tol, Real) and self.tol > 0):
             raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
         rate = self.learning_rate
-        if rate != "auto" and not (isinstance(rate, (int, float)) and 0 < rate < np.inf):
+        if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
+        if not isinstance(self.engine_options, (dict, type(None))):
+            raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
         if isinstance(self.prior, str):
             check_choice("prior", self.prior, list(_PRIORS))
             return _PRIORS[self.prior]()
-        if not hasattr(self.prior, "bind"):
+        if not hasattr(self.prior, "bind") or isinstance(self.prior, type):
             raise ValueError(f"prior must be one of {list(_PRIORS)} or a prior object; got {self.prior!r}.")
         return self.prior
 
@@ -417,6 +424,7 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         design = self._new_design(X)
         with one_blas_thread():
             f, v = self.posterior_.moments(design)
+        check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         if self.probability == "calibrated":
             positive = self.loo_.link.probability(f, v)
         elif self.probability == "pseudo":
@@ -441,6 +449,8 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Coefficients on the scale of the given columns: mean, sd, interval, P(> 0), and for draws ess and r_hat."""
         check_is_fitted(self)
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
         if isinstance(self.posterior_, GaussianPosterior):
             table = self.posterior_.table(level)

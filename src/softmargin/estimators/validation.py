@@ -96,6 +96,6 @@ def row_weights(sample_weight: Array, sign: Array, classes: Any, class_weight: A
         if unknown:
             raise ValueError(f"class_weight names classes {unknown} that are not in y; y has {classes.tolist()}.")
         by_class = [float(class_weight.get(label, 1.0)) for label in classes.tolist()]
-        if min(by_class) <= 0:
-            raise ValueError(f"class_weight must be positive; got {class_weight}.")
+        if not all(0 < value < np.inf for value in by_class):
+            raise ValueError(f"class_weight must be positive and finite; got {class_weight}.")
     return sample_weight * np.where(sign > 0, by_class[1], by_class[0])

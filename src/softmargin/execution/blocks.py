@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,11 +28,31 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _Limit:
+    """One limit for all fits of the process: set by the first that runs, lifted by the last."""
+
+    def __init__(self) -> None:
+        self.lock, self.depth = threading.Lock(), 0
+        self.held: Any = None
+
+
+_limit = _Limit()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Run BLAS on one thread: its thread count changes last bits, and a hinge chain amplifies them."""
-    with _controller().limit(limits=1, user_api="blas"):
+    with _limit.lock:
+        if _limit.depth == 0:
+            _limit.held = _controller().limit(limits=1, user_api="blas")
+        _limit.depth += 1
+    try:
         yield
+    finally:
+        with _limit.lock:
+            _limit.depth -= 1
+            if _limit.depth == 0:
+                _limit.held.restore_original_limits()
 
 
 class Cell(NamedTuple):

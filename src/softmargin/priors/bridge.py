@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.special import hyp1f1
 from softmargin.designs.base import Array
 from softmargin.execution.variates import slice_step, tilted_stable
 from softmargin.priors.base import Flags, PriorMessage, PriorState
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Bridge", "Lasso"]
 
@@ -58,13 +59,9 @@ class Bridge:
         if isinstance(self.alpha, str):
             if self.alpha != "learn":
                 raise ValueError(f"alpha must be a number in (0, 2] or 'learn'; got {self.alpha!r}.")
-        elif not 0 < self.alpha <= 2:
+        elif not (isinstance(self.alpha, Real) and 0 < self.alpha <= 2):
             raise ValueError(f"alpha must be a number in (0, 2] or 'learn'; got {self.alpha!r}.")
-        learned = isinstance(self.scale, str) and self.scale == "learn"
-        if not learned and not (isinstance(self.scale, (int, float)) and 0 < self.scale < math.inf):
-            raise ValueError(f"scale must be a positive number or 'learn'; got {self.scale!r}.")
-        if not 0 < self.intercept_scale < math.inf:
-            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+        check_scale("Bridge", self.scale, self.intercept_scale)
 
     def bind(self, free: Flags, rows: int | None = None) -> BoundBridge:
         """Attach the prior to coefficients; ``free`` marks the intercept."""
@@ -223,6 +220,8 @@ class BoundBridge:
 
     def penalty(self, scale: float) -> tuple[Array, Array] | None:
         """Quadratic precision and rate of |beta| of the negative log density, where it is of that form."""
+        if self.alpha == 2.0:
+            return np.where(self.free, self.flat, 2.0 / scale**2), np.zeros(len(self.free))
         if self.alpha != 1.0:
             return None
         return np.where(self.free, self.flat, 0.0), np.where(self.free, 0.0, 1.0 / scale)

@@ -14,7 +14,7 @@ from scipy.special import exp1, gammaln
 from softmargin.designs.base import Array
 from softmargin.execution.variates import reciprocal_horseshoe, slice_step
 from softmargin.priors.base import Flags, PriorMessage, PriorState
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Horseshoe"]
 
@@ -45,9 +45,7 @@ class Horseshoe:
     isotropic = False
 
     def __post_init__(self) -> None:
-        learned = isinstance(self.scale, str) and self.scale == "learn"
-        if not learned and not (isinstance(self.scale, (int, float)) and 0 < self.scale < math.inf):
-            raise ValueError(f"scale must be a positive number or 'learn'; got {self.scale!r}.")
+        check_scale("Horseshoe", self.scale, self.intercept_scale)
 
     def bind(self, free: Flags, rows: int | None = None) -> BoundHorseshoe:
         """Attach the prior to coefficients; ``free`` marks the intercept."""

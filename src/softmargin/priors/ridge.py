@@ -12,7 +12,7 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.priors.base import Flags, PriorMessage, PriorState
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Ridge"]
 
@@ -47,13 +47,7 @@ class Ridge:
     isotropic = True  # rotations of the shrunk coefficients leave the prior unchanged
 
     def __post_init__(self) -> None:
-        if isinstance(self.scale, str):
-            if self.scale != "learn":
-                raise ValueError(f"Ridge scale must be a positive number or 'learn'; got {self.scale!r}.")
-        elif not 0 < self.scale < math.inf:
-            raise ValueError(f"Ridge scale must be a positive number or 'learn'; got {self.scale!r}.")
-        if not 0 < self.intercept_scale < math.inf:
-            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+        check_scale("Ridge", self.scale, self.intercept_scale)
 
     @property
     def learned(self) -> bool:

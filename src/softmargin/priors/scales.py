@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from numbers import Real
+from typing import Any, Protocol
 
 import numpy as np
 
 from softmargin.execution.variates import slice_step
 
-__all__ = ["FixedScale", "HalfCauchy", "InverseGamma", "ScalePrior"]
+__all__ = ["FixedScale", "HalfCauchy", "InverseGamma", "ScalePrior", "check_scale"]
+
+
+def check_scale(owner: str, scale: Any, intercept_scale: Any) -> None:
+    """Refuse what is neither a positive number nor the word "learn"."""
+    learned = isinstance(scale, str) and scale == "learn"
+    if not learned and not (isinstance(scale, Real) and 1e-100 < float(scale) < 1e100):
+        raise ValueError(f"{owner} scale must be a positive number or 'learn'; got {scale!r}.")
+    if not (isinstance(intercept_scale, Real) and 1e-100 < float(intercept_scale) < 1e100):
+        raise ValueError(f"{owner} intercept_scale must be a positive number; got {intercept_scale!r}.")
 
 
 class ScalePrior(Protocol):
@@ -95,6 +105,10 @@ class HalfCauchy:
 
     scale: float = 1.0
     learned = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"HalfCauchy needs a positive scale; got {self.scale!r}.")
 
     def expect(self, E: float, r: float) -> tuple[float, float]:
         shape, q, e = 0.5 * (r + 1), self.scale**-2, max(0.5 * E, 1e-300)
