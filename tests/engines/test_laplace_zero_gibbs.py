@@ -391,6 +391,7 @@ def test_leave_one_out_moments():
     average.add(chain, 20)
     few = build(X[:, inside[1:] - 1], y, prior=LaplaceZero(0.3), seed=7)
     alone = CavityAverage(few, np.ones(60))
-    alone.add(chain._replace(prior=chain.prior._replace(precision=chain.prior.precision[inside])), 20)
+    within = chain.prior._replace(precision=chain.prior.precision[inside])
+    alone.add(chain._replace(prior=within, gamma=np.ones(len(inside), dtype=bool)), 20)
     np.testing.assert_allclose(average.mean, alone.mean, rtol=1e-9)
     np.testing.assert_allclose(average.square, alone.square, rtol=1e-9)

@@ -60,7 +60,7 @@ class SpikeSlabGibbs:
         Whether to make the moves (1).
     ladder : tuple of float or None
         Factors, decreasing below 1, by which the row weights of companion chains are multiplied; neighbours
-        exchange their states, so that a model which separates the classes can be left. None: (0.5, 0.25) where
+        exchange their states, so that a model which separates the classes can be left. None: (0.65, 0.42, 0.27) where
         there are more columns than rows and at most 200 rows, none otherwise.
     temper : float
         Exponent of the approximate odds by which candidates of informed moves are chosen.
@@ -126,7 +126,7 @@ class SpikeSlabGibbs:
         if self.scan == "plain":
             return ()
         if self.ladder is None:
-            return (0.5, 0.25) if len(model.y) <= min(200, model.size) else ()
+            return (0.65, 0.42, 0.27) if len(model.y) <= min(200, model.size) else ()
         return self.ladder
 
     def _sweep(self, model: Model, chain: SelectionChain, k: int, iteration: int) -> SelectionChain:
