@@ -16,6 +16,7 @@ from softmargin.link import cavity
 __all__ = ["Mixture", "mix_over_scale"]
 
 _NEGLIGIBLE = 4.5  # log weight below the largest at which the grid ends
+_FAINT = 2.0  # log weight below the largest at which one step is enough
 _REACH = 8  # grid points on either side at most
 
 
@@ -47,17 +48,18 @@ def mix_over_scale(model: Model, fit: VIState, part: Array, *, steps: int = 2) -
     engine = GaussianVI()
     found: list[tuple[float, float, VIState]] = []
 
-    def fit_at(position: float, neighbour: VIState) -> tuple[float, float, VIState]:
+    def fit_at(position: float, neighbour: VIState, steps: int) -> tuple[float, float, VIState]:
         fixed = model.with_prior(model.prior.at_scale(math.exp(position)))
         state = engine.restart(fixed, neighbour)
         state = run(engine, fixed, max_iter=steps, state=state, inner=True).state
         return position, state.bound + hyper(position - origin), state
 
-    found.append(fit_at(centre, fit))
+    found.append(fit_at(centre, fit, steps))
     for side in (-1.0, 1.0):
         neighbour = found[0][2]
         for k in range(1, _REACH + 1):
-            found.append(fit_at(centre + side * k * spacing, neighbour))
+            faint = found[-1][1] < max(entry[1] for entry in found) - _FAINT
+            found.append(fit_at(centre + side * k * spacing, neighbour, 1 if faint and k > 1 else steps))
             neighbour = found[-1][2]
             if found[-1][1] < max(entry[1] for entry in found) - _NEGLIGIBLE:
                 break
