@@ -126,3 +126,18 @@ def test_arviz_draws_from_an_approximation_and_says_so():
     assert np.all(np.abs(slopes.std(axis=0) / 0.1 - 1) < 4.5 / math.sqrt(8000))
     again = to_arviz(posterior, ["a", "b", "c", "d"], "vb", 4000, 1)
     assert np.array_equal(again["posterior"]["coef"].to_numpy(), group["coef"].to_numpy())
+
+
+@pytest.mark.parametrize("rate", [1e-4, 0.01, 0.09])
+def test_pseudo_probability_at_small_rates(rate):
+    """Small rates take the smooth rule for the tails; it equals quadrature too."""
+    for f, v in ((0.3, 0.5), (-2.0, 4.0), (5.0, 9.0)):
+
+        def integrand(x, f=f, v=v):
+            score = 2.0 * rate * (max(1.0 + x, 0.0) - max(1.0 - x, 0.0))
+            return 1.0 / (1.0 + np.exp(-score)) * np.exp(-0.5 * (x - f) ** 2 / v) / np.sqrt(2.0 * np.pi * v)
+
+        s = np.sqrt(v)
+        wanted = integrate.quad(integrand, f - 9 * s, f + 9 * s, points=[-1.0, 1.0], limit=300)[0]
+        got = pseudo_probability(np.array([f]), np.array([v]), rate)[0]
+        assert got == pytest.approx(wanted, abs=1e-8)

@@ -264,3 +264,55 @@ def test_summary_columns():
     np.testing.assert_allclose(table["upper"] - table["mean"], 1.6448536 * table["sd"], rtol=1e-6)
     assert table.loc["e", "prob_positive"] > 0.99
     assert list(BayesianSVC(fit_intercept=False).fit(X, y).summary().index) == ["x0", "x1", "x2", "x3", "x4"]
+
+
+def test_nothing_of_an_earlier_fit_survives():
+    X, y = simulated(80, 4)
+    model = BayesianSVC(inference="map").fit(X, y)
+    assert hasattr(model, "gap_")
+    model.set_params(inference="vb").fit(X[:, :3], y)
+    assert not hasattr(model, "gap_") and len(model.summary()) == 4
+
+
+def test_an_unfinished_mode_is_not_called_found():
+    """Nearly separable data and a wide prior: the certificate decides what is said, and here it is small."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 4))
+    model = BayesianSVC(Ridge(scale=1e3), "map", learning_rate=1.0).fit(X, X[:, 0] > 0)
+    assert model.gap_ < 1e-8 and model.converged_ and model.score(X, X[:, 0] > 0) == 1.0
+
+
+def test_interrupting_an_inner_run_is_not_swallowed(monkeypatch):
+    from softmargin.engines.newton import InteriorPoint
+
+    plain = InteriorPoint.step
+
+    def interrupted(self, model, state, iteration):
+        if iteration == 3:
+            raise KeyboardInterrupt
+        return plain(self, model, state, iteration)
+
+    monkeypatch.setattr(InteriorPoint, "step", interrupted)
+    X, y = simulated(80, 4)
+    with pytest.raises(KeyboardInterrupt):
+        BayesianSVC(Ridge(scale=1.0), "map", learning_rate=1.0).fit(X, y)
+
+
+def test_overlapping_fits_give_the_threads_back():
+    from threadpoolctl import threadpool_info
+
+    X, y = simulated(400, 5)
+    before = [entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"]
+    threads = [threading.Thread(target=lambda: BayesianSVC().fit(X, y)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"] == before
+
+
+def test_centring_without_scaling_changes_nothing():
+    X, y = simulated(80, 3)
+    options = {"inference": "map", "learning_rate": 1.0, "standardize": False}
+    near, far = (BayesianSVC(Ridge(scale=0.5), **options).fit(X + shift, y) for shift in (0.0, 1e5))
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-4)
