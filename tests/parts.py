@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from softmargin.designs import Dense, Sparse, design_for, standardize
-from softmargin.losses import Hinge
-from softmargin.priors import Bridge, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
+from softmargin.losses import CompleteHinge, EpsilonInsensitive, Hinge, Logit, NoisyHinge, Probit, Squared
+from softmargin.priors import Bridge, GroupLasso, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
 from softmargin.solvers import Cholesky, Dual
 
 
@@ -24,7 +24,25 @@ def each(parts):
     return [pytest.param(part, id=name) for name, part in parts.items()]
 
 
-LOSSES = {"hinge": LossCase(Hinge(), (-1.0, 1.0))}
+LOSSES = {
+    "hinge": LossCase(Hinge(), (-1.0, 1.0)),
+    "logit": LossCase(Logit(), (-1.0, 1.0)),
+    "squared": LossCase(Squared(), (-3.0, 0.2)),
+    "epsilon": LossCase(EpsilonInsensitive(0.1), (-3.0, 0.2)),
+    "epsilon-zero": LossCase(EpsilonInsensitive(0.0), (0.2,)),
+    "epsilon-wide": LossCase(EpsilonInsensitive(2.0), (0.2,)),
+}
+
+# losses with a normal latent, whose draws need whole weights: tests/losses/test_latent_normal.py
+LATENT_NORMAL = {
+    "probit": LossCase(Probit(), (-1.0, 1.0)),
+    "noisy-hinge": LossCase(NoisyHinge(), (-1.0, 1.0)),
+    "noisy-hinge-0.3": LossCase(NoisyHinge(0.3), (-1.0, 1.0)),
+    "noisy-hinge-2": LossCase(NoisyHinge(2.0), (-1.0, 1.0)),
+    "complete-hinge": LossCase(CompleteHinge(), (-1.0, 1.0)),
+    "complete-hinge-0.3": LossCase(CompleteHinge(0.3), (-1.0, 1.0)),
+    "complete-hinge-2": LossCase(CompleteHinge(2.0), (-1.0, 1.0)),
+}
 
 PRIORS = {
     "ridge": Ridge(),
@@ -36,6 +54,7 @@ PRIORS = {
     "lasso-fixed": Lasso(scale=0.5),
     "bridge": Bridge(),
     "horseshoe": Horseshoe(),
+    "group-lasso": GroupLasso(),
     "bridge-inverse-gamma": Bridge(alpha=1.5, hyperprior=InverseGamma(2.0, 1.0)),
 }
 

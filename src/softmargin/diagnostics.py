@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import erfcx, expit, log_ndtr, ndtr
-from sklearn.exceptions import ConvergenceWarning
 
 from softmargin.designs.base import Array
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 
-__all__ = ["mixing_table", "pseudo_probability", "sign_probability", "to_arviz", "warn_if_not_mixed"]
+__all__ = ["mixing_table", "not_mixed", "pseudo_probability", "sign_probability", "to_arviz"]
 
 _BAD_R_HAT = 1.05
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
@@ -46,49 +46,73 @@ def mixing_table(posterior: DrawsPosterior, index: Any) -> pd.DataFrame:
     return pd.DataFrame({"ess": ess, "r_hat": r_hat}, index=index)
 
 
-def warn_if_not_mixed(posterior: DrawsPosterior, level: int) -> None:
-    """One warning with the worst R-hat, where ArviZ is installed and chains disagree."""
-    chains, draws, _ = posterior.draws.shape
-    if chains < 2 or draws < 4:
-        return
+def not_mixed(posteriors: Sequence[DrawsPosterior]) -> str:
+    """One sentence with the worst R-hat where ArviZ is installed and chains disagree; nothing otherwise."""
+    posteriors = [each for each in posteriors if each.draws.shape[0] > 1 and each.draws.shape[1] > 3]
     try:
         arviz = _arviz("r_hat")
     except ImportError:
-        return
+        return ""
+    worst = 0.0
     with np.errstate(all="ignore"):
-        worst = float(np.nanmax(arviz.rhat(arviz.convert_to_dataset({"x": posterior.draws}))["x"].to_numpy()))
-    if worst > _BAD_R_HAT:
-        warnings.warn(
-            f"the chains disagree: the largest R-hat is {worst:.2f} (wanted: at most {_BAD_R_HAT}); raise draws and "
-            "warmup.",
-            ConvergenceWarning,
-            stacklevel=level,
-        )
+        for posterior in posteriors:
+            r_hat = arviz.rhat(arviz.convert_to_dataset({"x": posterior.draws}))["x"].to_numpy()
+            worst = max(worst, float(np.nanmax(r_hat)))
+    if worst <= _BAD_R_HAT:
+        return ""
+    return (
+        f"the chains disagree: the largest R-hat is {worst:.2f} (wanted: at most {_BAD_R_HAT}); raise draws and warmup."
+    )
 
 
-def to_arviz(posterior: GaussianPosterior, names: list[str], inference: str, draws: int, random_state: Any) -> Any:
-    """InferenceData with ``coef`` (chain, draw, feature), ``intercept`` and ``scale``; draws bring ``sample_stats``."""
+def to_arviz(
+    posteriors: Sequence[GaussianPosterior],
+    names: list[str],
+    pairs: list[str] | None,
+    inference: str,
+    draws: int,
+    random_state: Any,
+) -> Any:
+    """InferenceData with ``coef`` (chain, draw, [pair,] feature), ``intercept``, ``scale`` and what else was sampled.
+
+    One posterior for two classes (``pairs`` None), or one for every pair.
+    """
     arviz = _arviz("to_arviz")
-    exact = isinstance(posterior, DrawsPosterior)
-    if isinstance(posterior, DrawsPosterior):
-        beta, scale = posterior.all_coefficients(), posterior.scale
-    else:
-        rng = Streams.from_random_state(random_state).at(Purpose.PREDICT)
-        beta = posterior.coefficient_draws(rng, draws)[None]
-        scale = posterior.scale_draws(rng, draws)[None]
-    coef, intercept = posterior.columns.to_user(beta)
-    variables = {"coef": coef, "intercept": intercept, "scale": scale}
-    coords, dims = {"feature": names}, {"coef": ["feature"]}
+    streams = Streams.from_random_state(random_state)
+    parts = [
+        _variables(each, streams if pairs is None else streams.child(k), draws) for k, each in enumerate(posteriors)
+    ]
+    exact = isinstance(posteriors[0], DrawsPosterior)
+    variables, stats = parts[0]
+    dims = {"coef": ["feature"]}
+    coords = {"feature": names}
+    if pairs is not None:
+        variables = {name: np.stack([part[0][name] for part in parts], axis=2) for name in variables}
+        stats = {name: np.stack([part[1][name] for part in parts], axis=2) for name in stats}
+        dims = {name: ["pair"] for name in (*variables, *stats)} | {"coef": ["pair", "feature"]}
+        coords["pair"] = pairs
     attrs = {"inference_library": "softmargin", "inference": inference, "approximation": int(not exact)}
-    groups = {"posterior": variables}
-    if isinstance(posterior, DrawsPosterior):
-        groups["sample_stats"] = {"loglik": posterior.loglik}
+    groups = {"posterior": variables} | ({"sample_stats": stats} if stats else {})
     if hasattr(arviz, "InferenceData"):
         data = arviz.from_dict(**groups, coords=coords, dims=dims, posterior_attrs=attrs)
     else:  # ArviZ 1: groups in one dictionary
         data = arviz.from_dict(groups, coords=coords, dims=dims)
         data["posterior"].attrs.update(attrs)
     return data
+
+
+def _variables(posterior: GaussianPosterior, streams: Streams, draws: int) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Sampled variables and statistics of one posterior, (chain, draw, ...)."""
+    recorded, stats = {}, {}
+    if isinstance(posterior, DrawsPosterior):
+        beta, scale, recorded = posterior.all_coefficients(), posterior.scale, posterior.recorded
+        stats = {"loglik": posterior.loglik}
+    else:
+        rng = streams.at(Purpose.PREDICT)
+        beta = posterior.coefficient_draws(rng, draws)[None]
+        scale = posterior.scale_draws(rng, draws)[None]
+    coef, intercept = posterior.columns.to_user(beta)
+    return {"coef": coef, "intercept": intercept, "scale": scale, **recorded}, stats
 
 
 def sign_probability(f: Array, v: Array) -> Array:

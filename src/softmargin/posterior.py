@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -147,6 +147,7 @@ class DrawsPosterior(GaussianPosterior):
 
     draws: Array
     loglik: Array  # (chains, draws) log pseudo-likelihood
+    recorded: dict[str, Array] = field(default_factory=dict)  # (chains, draws) of what else was sampled
 
     @property
     def scale(self) -> Array:

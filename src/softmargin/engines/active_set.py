@@ -19,7 +19,9 @@ from softmargin.engines.penalty import Penalty
 __all__ = ["ActiveSet", "finish", "leave_one_out"]
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+_BENDS = 6  # Newton steps from the interior point's accuracy to rounding
 _EXACT = 1e-12  # a relative gap that rounding hardly improves
+_AS_GOOD = 1e-8  # a relative gap at which zeros may be set
 
 
 class ActiveSet(NamedTuple):
@@ -34,24 +36,36 @@ class ActiveSet(NamedTuple):
 
 
 def _solve(
-    model: Model, penalty: Penalty, margin: Flags, inside: Flags, active: Flags, sign: Array
+    model: Model,
+    penalty: Penalty,
+    margin: Flags,
+    inside: Flags,
+    active: Flags,
+    slope: Array,
+    bend: Array | None = None,
 ) -> tuple[Array, Array] | None:
-    """Solve ``D beta + rate sign = 2 Z_U'c_U + Z_S'g_S, Z_S beta = 1`` over the active coefficients.
+    """Solve ``(D + bend) beta + slope = 2 Z_U'c_U + Z_S'g_S, Z_S beta = 1`` over the active coefficients.
 
-    U are the rows inside the margin and S those on it; the unknowns are (beta, g_S).
+    U are the rows inside the margin and S those on it; the unknowns are (beta, g_S), and where equations tie the
+    coefficients their multipliers.
     """
     y, c = model.y, model.c
     Z = (model.blocks.design.rows(np.flatnonzero(margin)) * y[margin][:, None])[:, active]
+    Z = np.vstack((Z, model.space.ties(active)))
     m, p = Z.shape
-    pull = model.blocks.rmatvec(np.where(inside, 2.0 * c * y, 0.0))[active] - (penalty.rate * sign)[active]
+    pinned = int(margin.sum())
+    pull = model.blocks.rmatvec(np.where(inside, 2.0 * c * y, 0.0))[active] - slope[active]
     precision = penalty.precision[active]
     # columns scaled by D^-1/2 where that is moderate, so that shrunk and free coefficients are comparable
-    unit = 1.0 / np.sqrt(np.maximum(precision, 1e-4 * max(float(precision.max()), 1e-4)))
+    size = precision if bend is None else precision + bend.diagonal()
+    unit = 1.0 / np.sqrt(np.maximum(size, 1e-4 * max(float(size.max()), 1e-4)))
     K = np.zeros((p + m, p + m))
     K[np.arange(p), np.arange(p)] = precision * unit * unit
+    if bend is not None:
+        K[:p, :p] += bend * unit * unit[:, None]
     K[p:, :p] = Z * unit
     K[:p, p:] = -K[p:, :p].T
-    rhs = np.concatenate((pull * unit, np.ones(m)))
+    rhs = np.concatenate((pull * unit, np.ones(pinned), np.zeros(m - pinned)))
     try:
         solution = np.linalg.solve(K, rhs)
         for _ in range(2):  # iterative refinement
@@ -62,7 +76,21 @@ def _solve(
         return None
     beta = np.zeros(len(active))
     beta[active] = solution[:p] * unit
-    return beta, np.asarray(solution[p:], dtype=np.float64)
+    return beta, np.asarray(solution[p : p + pinned], dtype=np.float64)
+
+
+def _solve_lengths(
+    model: Model, penalty: Penalty, margin: Flags, inside: Flags, active: Flags, beta: Array
+) -> tuple[Array, Array] | None:
+    """The same for lengths, which bend: Newton steps from a nearly optimal point."""
+    solved = None
+    for _ in range(_BENDS):
+        slope, bend = penalty.tangent(beta, active)
+        solved = _solve(model, penalty, margin, inside, active, slope, bend)
+        if solved is None:
+            return None
+        beta = solved[0]
+    return solved
 
 
 def finish(
@@ -91,10 +119,13 @@ def finish(
         exact = best.certificate.gap <= _EXACT and bool((best.beta[~best.active] == 0.0).all())
         if exact or not 0 < margin.sum() <= most:
             break
-        solved = _solve(model, penalty, margin, inside, active, sign)
+        if penalty.blocks == 1:
+            solved = _solve(model, penalty, margin, inside, active, penalty.rate * sign)
+        else:
+            solved = _solve_lengths(model, penalty, margin, inside, active, beta)
         if solved is None:
             break
-        beta, on_margin = solved
+        beta, on_margin = model.space.restored(solved[0], active), solved[1]
         f = model.blocks.matvec(beta)
         g = np.where(inside, 2.0 * c, 0.0)
         g[margin] = on_margin
@@ -110,8 +141,9 @@ def finish(
             _largest(np.where(margin, np.maximum(-g, g - 2.0 * c) / np.maximum(2.0 * c, 1e-300), -np.inf)),
             _largest(np.where(margin, -np.inf, np.where(inside, -u, u))),
         ]
-        if penalty.sharp.any():
+        if penalty.corner.any():
             score = model.blocks.rmatvec(y * np.clip(g, 0.0, 2.0 * c))
+            score = model.space.eased(score, penalty.precision, penalty.corner)
             over = np.abs(score) / np.where(penalty.sharp, penalty.rate, np.inf) - 1.0
             worst += [
                 _largest(np.where(penalty.sharp & active, -beta * sign, -np.inf)),
@@ -129,7 +161,22 @@ def finish(
             active[at] = False
         else:
             active[at], sign[at] = True, np.sign(score[at])
-    return best
+    return _exact_zeros(model, best, penalty)
+
+
+def _exact_zeros(model: Model, point: ActiveSet, penalty: Penalty) -> ActiveSet:
+    """The point with its inactive coefficients at zero, where that is as good within ``_AS_GOOD``.
+
+    It matters where so many rows share the margin that the equations of the exchange cannot be solved.
+    """
+    if not point.beta[~point.active].any():
+        return point
+    beta = model.space.restored(np.where(point.active, point.beta, 0.0), point.active)
+    f = model.blocks.matvec(beta)
+    certificate = certify(model, beta, f, point.g, penalty)
+    if certificate.gap > max(_AS_GOOD, point.certificate.gap):
+        return point
+    return point._replace(beta=beta, f=f, certificate=certificate)
 
 
 def _largest(values: Array) -> tuple[float, int]:

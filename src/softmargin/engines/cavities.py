@@ -14,11 +14,19 @@ from softmargin.execution.blocks import Blocks, Cell
 from softmargin.execution.streams import Purpose
 from softmargin.link import cavity
 
-__all__ = ["CavityAverage", "grouped_cavity"]
+__all__ = ["CavityAverage", "grouped_cavity", "scale_groups"]
 
 _GROUPS = 8  # values of the scale
 _DRAWS = 250  # draws used of each
 _ROWS = 128  # rows at a time: rows x draws stays in the cache
+
+
+def scale_groups(scale: Array) -> list[Any]:
+    """Draws grouped by the value of their scale, thinned to what moments need."""
+    order = np.argsort(scale, kind="stable")
+    learned = scale[order[0]] < scale[order[-1]]
+    parts = np.array_split(order, min(_GROUPS, max(1, len(order) // 50)) if learned else 1)
+    return [np.sort(group)[:: max(1, len(group) // _DRAWS)] for group in parts]
 
 
 def grouped_cavity(model: Model, draws: Array, scale: Array, part: Array) -> tuple[Array, Array, float]:
@@ -28,10 +36,7 @@ def grouped_cavity(model: Model, draws: Array, scale: Array, part: Array) -> tup
     taken out as from a Gaussian fit with the group's moments, and the groups are mixed, as in the variational
     mixture over the scale.
     """
-    order = np.argsort(scale, kind="stable")
-    learned = scale[order[0]] < scale[order[-1]]
-    parts = np.array_split(order, min(_GROUPS, max(1, len(order) // 50)) if learned else 1)
-    groups = [np.sort(group)[:: max(1, len(group) // _DRAWS)] for group in parts]
+    groups = scale_groups(scale)
     lead = int(model.blocks.design.intercept)
 
     def slab(lo: int, hi: int) -> tuple[Array, Array, Array]:

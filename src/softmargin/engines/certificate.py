@@ -26,18 +26,15 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
 
     Any such g gives the lower bound ``1'g - penalty*(X'(y g))``. A nearly flat intercept makes it useless unless
     ``sum y g`` is nearly what the optimum has, so the heavier class is shrunk until it is; an absolute-value
-    penalty makes it infinite unless ``|X'(y g)|`` is below its rate, so g is then scaled down as a whole.
+    penalty makes it infinite unless ``|X'(y g)|`` is below its rate, so g is then scaled down as a whole. Where
+    equations tie the coefficients, the score counts only up to what their space cannot see.
     """
     y, c = model.y, model.c
     objective = -float(model.loss.loglik(y, c, f).sum()) + penalty.value(beta)
     g = np.clip(g, 0.0, 2.0 * c)
     if model.free.any():
-        target = float(penalty.precision[model.free] @ beta[model.free])  # what sum y g is at the optimum
-        positive, negative = float(g[y > 0].sum()), float(g[y < 0].sum())
-        if positive - negative > target and positive > 0.0:
-            g = np.where(y > 0, g * max((negative + target) / positive, 0.0), g)
-        elif negative > 0.0:
-            g = np.where(y < 0, g * max((positive - target) / negative, 0.0), g)
-    shrink, conjugate = penalty.conjugate(model.blocks.rmatvec(y * g))
+        g = model.space.balanced(g, y, penalty.precision[model.free] * beta[model.free])
+    score = model.space.eased(model.blocks.rmatvec(y * g), penalty.precision, penalty.corner)
+    shrink, conjugate = penalty.conjugate(score)
     lower = shrink * float(g.sum()) - conjugate
     return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))

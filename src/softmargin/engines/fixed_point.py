@@ -17,6 +17,12 @@ from softmargin.priors.base import PriorMessage
 __all__ = ["EM", "FixedPointState", "MeanField"]
 
 
+class _Start(NamedTuple):
+    """Coefficients in the place of a Gaussian."""
+
+    mean: Array
+
+
 class FixedPointState(NamedTuple):
     """A Gaussian, the moments of the predictors under it, and the messages they give."""
 
@@ -109,6 +115,10 @@ class EM(FixedPoint):
 
     def _solve(self, model: Model, message: Message, precision: Array) -> Any:
         return model.solver(message.w, message.b, precision)  # only its mean is used
+
+    def at(self, model: Model, beta: Array) -> FixedPointState:
+        """The state of given coefficients, to start from."""
+        return self.moments(model, _Start(beta))
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
         f, v = model.blocks.matvec(q.mean), np.full(len(model.y), self.smoothing**2)

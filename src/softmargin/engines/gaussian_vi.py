@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
 from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
-from softmargin.solvers.gaussian import Gaussian
+from softmargin.solvers.gaussian import Normal
 
 __all__ = ["GaussianVI", "VIState"]
 
@@ -24,7 +24,7 @@ _LOG_FLOOR = -500.0  # curvatures below e^-500 say nothing; the floor keeps thei
 class VIState(NamedTuple):
     """An accepted approximation and what the next step needs."""
 
-    q: Gaussian
+    q: Any  # a Gaussian on the space of the coefficients
     f: Array  # mean of the linear predictors
     v: Array  # their variances
     ku: Array  # row precisions that built q
@@ -87,7 +87,7 @@ class GaussianVI:
         nudge = 1e-4
         moved = model.loss.gaussian(model.y, model.c, state.f, v * (1.0 + nudge)).w
         answer = float((v * (moved - k)).sum()) / total / (0.5 * math.log1p(nudge))
-        return 1.0 / (1.0 + max(0.0, 0.5 * answer * min(total / model.size, 1.0)))
+        return 1.0 / (1.0 + max(0.0, 0.5 * answer * min(total / model.dimension, 1.0)))
 
     def _propose(self, model: Model, state: VIState, rho: float) -> VIState | None:
         """Damped new curvatures in logarithms, accelerated over (mean, log curvatures, log prior precision)."""
@@ -122,7 +122,7 @@ class GaussianVI:
         return state._replace(history=History())
 
     def _evaluate(
-        self, model: Model, ku: Array, Du: Array, mean: Array, q: Gaussian, history: History | None = None
+        self, model: Model, ku: Array, Du: Array, mean: Array, q: Normal, history: History | None = None
     ) -> VIState:
         """The best mean and scale for a given shape of the covariance, and the bound there."""
         q = q.with_mean(mean)
@@ -145,7 +145,7 @@ class GaussianVI:
 
 
 def _line_search(
-    model: Model, q: Gaussian, mean: Array, f: Array, v: Array, direction: Array, ahead: Array, slope: float
+    model: Model, q: Normal, mean: Array, f: Array, v: Array, direction: Array, ahead: Array, slope: float
 ) -> tuple[float, Message, PriorMessage]:
     """Safeguarded Newton on the slope of the bound along the direction, covariance fixed."""
     low, high, tau = 0.0, math.inf, 1.0
@@ -165,7 +165,7 @@ def _line_search(
 
 
 def _scale_search(
-    model: Model, q: Gaussian, f: Array, v: Array, message: Message, prior: PriorMessage
+    model: Model, q: Normal, f: Array, v: Array, message: Message, prior: PriorMessage
 ) -> tuple[float, Message, PriorMessage]:
     """Maximise the bound over (mean, covariance) -> (e^t mean, e^2t covariance) by safeguarded secant steps."""
     moment = q.mean * q.mean + q.var
@@ -175,13 +175,13 @@ def _scale_search(
         grow = math.exp(t)
         pull = float((m.b - grow * m.w * f) @ f) * grow - grow * grow * float(m.w @ v)
         prior_pull = grow * float(p.pull(grow * q.mean) @ q.mean) - grow * grow * float(p.precision @ q.var)
-        return pull + prior_pull + model.size
+        return pull + prior_pull + model.dimension
 
     def value(t: float, m: Message, p: PriorMessage) -> float:
-        return float(m.bound.sum()) + p.bound + model.size * t
+        return float(m.bound.sum()) + p.bound + model.dimension * t
 
     here = slope(0.0, message, prior)
-    if abs(here) < 1e-9 * model.size:
+    if abs(here) < 1e-9 * model.dimension:
         return 0.0, message, prior
     best = (value(0.0, message, prior), 0.0, message, prior)
     curvature = float(message.w @ (f * f + v)) + 2.0 * float(prior.precision @ moment)
@@ -196,7 +196,7 @@ def _scale_search(
         candidate = (value(t, m, p), t, m, p)
         if candidate[0] > best[0]:
             best = candidate
-        if abs(here) <= 1e-3 * abs(last_slope) or abs(here) < 1e-9 * model.size or abs(step) < 1e-9:
+        if abs(here) <= 1e-3 * abs(last_slope) or abs(here) < 1e-9 * model.dimension or abs(step) < 1e-9:
             break
         secant = (last_slope - here) / step
         curvature = secant if secant > 0.0 else 2.0 * curvature

@@ -118,10 +118,10 @@ def _loglik_along(model: Model, f: Array) -> Callable[[float], float]:
 def _scale_move(
     model: Model, rng: np.random.Generator, beta: Array, f: Array, prior: PriorState
 ) -> tuple[Array, Array]:
-    """Slice update of g in beta -> g beta, every coordinate scaled: log target + (number of coordinates) log g."""
+    """Slice update of g in beta -> g beta, every coordinate scaled: log target + dimension log g."""
     if not beta.any():
         return beta, f
-    loglik, log_prior, d = _loglik_along(model, f), model.prior.along(prior, beta), len(beta)
+    loglik, log_prior, d = _loglik_along(model, f), model.prior.along(prior, beta), model.dimension
 
     def log_density(t: float) -> float:
         return loglik(t) + log_prior(t) + d * t if abs(t) < _FAR else -math.inf
@@ -142,7 +142,7 @@ def _interweave(
     log_hyper = model.prior.stretch(prior)
     if log_hyper is None:
         return beta, f, prior
-    loglik, n_free = _loglik_along(model, f), int(model.free.sum())
+    loglik, n_free = _loglik_along(model, f), model.free_dimension
     half = 0.5 * float(prior.precision[model.free] @ beta[model.free] ** 2)
 
     def log_density(t: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from softmargin.designs.base import Array
@@ -10,21 +10,22 @@ from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
 from softmargin.losses.base import Loss
 from softmargin.priors.base import BoundPrior, Flags
-from softmargin.solvers.gaussian import Gaussian
-from softmargin.solvers.woodbury import WoodburyGaussian
+from softmargin.solvers.gaussian import Normal
+from softmargin.solvers.space import Full, Space
 
 __all__ = ["Model", "require"]
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """One composition: rows, a loss on them, a prior on the coefficients, and random streams."""
+    """One composition: rows, a loss on them, a prior on the coefficients, random streams, the coefficients' space."""
 
     blocks: Blocks
     loss: Loss
     prior: BoundPrior
     free: Flags
     streams: Streams
+    space: Space = field(default_factory=Full)
 
     @property
     def y(self) -> Array:
@@ -39,6 +40,16 @@ class Model:
         """Number of coordinates."""
         return self.blocks.design.shape[1]
 
+    @property
+    def dimension(self) -> int:
+        """Dimension of the space of coefficients: fewer than coordinates where equations tie them."""
+        return self.space.dimension(self.size)
+
+    @property
+    def free_dimension(self) -> int:
+        """How many of these dimensions are not shrunk."""
+        return self.space.dimension(int(self.free.sum()))
+
     def with_weight(self, weight: Array) -> Model:
         """The same problem with other row weights."""
         return replace(self, blocks=self.blocks.weighted(weight))
@@ -47,22 +58,23 @@ class Model:
         """The same rows under another prior."""
         return replace(self, prior=prior)
 
-    def gaussian(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Gaussian:
+    def gaussian(
+        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
+    ) -> Normal:
         """The coefficients given row messages and a prior precision, with linear term ``X'b + shift``."""
         A, linear = self.blocks.gram(w, b)
-        A.flat[:: len(precision) + 1] += precision
-        return Gaussian.from_precision(A, linear + shift)
+        return self.space.gaussian(A, linear + shift, precision, dent)
 
-    def solver(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Gaussian | WoodburyGaussian:
+    def solver(
+        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
+    ) -> Any:
         """The same for those who need its mean, solves and draws alone.
 
         With more coefficients than rows it never forms a matrix of their size.
         """
-        n, q = self.blocks.design.shape
-        if q > n:
-            linear = self.blocks.rmatvec(b) + shift
-            return WoodburyGaussian.from_rows(self.blocks.design, w, linear, precision)
-        return self.gaussian(w, b, precision, shift)
+        if self.dimension > len(w):
+            return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
+        return self.gaussian(w, b, precision, shift, dent)
 
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""

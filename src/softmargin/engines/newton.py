@@ -11,6 +11,7 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.certificate import certify
+from softmargin.engines.edges import edges_of, room
 from softmargin.engines.loop import Info, run
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
@@ -20,17 +21,13 @@ __all__ = ["InteriorPoint", "ModeState", "Newton"]
 
 
 class _Point(NamedTuple):
-    """Primal-dual iterate.
-
-    ``1 - y f = xi - s`` with multipliers g in (0, 2c), ``v = 2c - g`` carried apart; for coefficients with an
-    absolute value in their penalty ``beta = p - q`` with ``kappa`` in (-rate, rate) and both distances carried.
-    """
+    """Primal-dual iterate: ``1 - y f = xi - s`` with multipliers g in (0, 2c), and ``v = 2c - g`` carried apart."""
 
     beta: Array
     f: Array
-    positive: tuple[Array, ...]  # xi, s, p, q
-    dual: tuple[Array, ...]  # v, g, rate - kappa, rate + kappa: their products with the above go to zero
-    kappa: Array
+    positive: tuple[Array, ...]  # xi, s
+    dual: tuple[Array, ...]  # v, g: their products with the above go to zero
+    edges: Any  # the variables of the penalty's edges
     gap: float
     mu: float  # smallest mean product so far
     stalled: int  # steps since it last fell
@@ -41,76 +38,67 @@ class _Point(NamedTuple):
 class InteriorPoint:
     """Mehrotra predictor-corrector for ``2 c'max(1 - y f, 0) + penalty(beta)``; one weighted Gram a step.
 
-    Rows and absolute values are treated alike: both are differences of two positive parts whose products with
-    their multipliers are driven to zero together, and both end up on the diagonal of the same normal matrix.
+    Rows and the penalty's edges are treated alike: both have products with their multipliers that are driven to zero
+    together, and both end up in the same normal matrix.
     """
 
     penalty: Penalty
 
     def init(self, model: Model) -> _Point:
         n, c = len(model.y), model.c
-        rate = self.penalty.rate[self.penalty.sharp]
-        one = np.ones(len(rate))
-        return _Point(
-            np.zeros(model.size),
-            np.zeros(n),
-            (np.full(n, 2.0), np.ones(n), one, one),
-            (c.copy(), c.copy(), rate.copy(), rate.copy()),
-            np.zeros(len(rate)),
-            math.inf,
-            math.inf,
-            0,
-        )
+        rows = (np.full(n, 2.0), np.ones(n)), (c.copy(), c.copy())
+        edges = edges_of(self.penalty).init()
+        return _Point(np.zeros(model.size), np.zeros(n), *rows, edges, math.inf, math.inf, 0)
 
     def step(self, model: Model, x: _Point, iteration: int) -> tuple[_Point, Info]:
-        y, blocks, sharp = model.y, model.blocks, self.penalty.sharp
-        (xi, s, p, q), (v, g, zp, zq) = x.positive, x.dual
-        # residuals: 1 - y f = xi - s, beta = p - q, and stationarity
-        off_rows, off_split = y * x.f - 1.0 + xi - s, x.beta[sharp] - p + q
-        stationary = self.penalty.precision * x.beta - blocks.rmatvec(y * g)
-        stationary[sharp] += x.kappa
-        count = 2 * (len(y) + len(p))
-        mu = sum(float(a @ b) for a, b in zip(x.positive, x.dual, strict=True)) / count
-        inverse, weight = 1.0 / (xi / v + s / g), 1.0 / (p / zp + q / zq)
+        y, blocks, kind = model.y, model.blocks, edges_of(self.penalty)
+        (xi, s), (v, g) = x.positive, x.dual
+        edges = kind.at(x.edges, x.beta)
+        # residuals: 1 - y f = xi - s, and stationarity
+        off_rows = y * x.f - 1.0 + xi - s
+        stationary = self.penalty.precision * x.beta - blocks.rmatvec(y * g) + kind.subgradient(x.edges)
+        count = 2 * len(y) + edges.degree
+        mu = (sum(float(a @ b) for a, b in zip(x.positive, x.dual, strict=True)) + edges.product) / count
+        inverse = 1.0 / (xi / v + s / g)
 
-        def direction(aim: tuple[Array, ...], gaussian: Any) -> tuple[Any, _Step]:
+        def direction(aim: tuple[Array, ...], edge_aim: Any, gaussian: Any) -> tuple[Any, _Step]:
             """Newton step that sends each product to its aim, given as additive changes of the positive parts."""
-            a1, a2, b1, b2 = aim
+            a1, a2 = aim
             toward = -off_rows - a1 + a2
-            split = weight * (off_split - (b1 - b2))
+            shift = -stationary - edges.pull(edge_aim)
             if gaussian is None:
-                diagonal, shift = self.penalty.precision.copy(), -stationary
-                diagonal[sharp] += weight
-                shift[sharp] -= split
-                gaussian = model.solver(inverse, y * inverse * toward, diagonal, shift)
+                diagonal = self.penalty.precision + edges.diagonal
+                gaussian = model.solver(inverse, y * inverse * toward, diagonal, shift, edges.dent)
                 dbeta = gaussian.mean
             else:
-                rhs = blocks.rmatvec(y * inverse * toward) - stationary
-                rhs[sharp] -= split
-                dbeta = gaussian.solve(rhs)
+                dbeta = gaussian.solve(blocks.rmatvec(y * inverse * toward) + shift)
             ahead = blocks.matvec(dbeta)
             dg = (toward - y * ahead) * inverse
-            dkappa = weight * dbeta[sharp] + split
-            dpositive = (a1 + (xi / v) * dg, a2 - (s / g) * dg, b1 + (p / zp) * dkappa, b2 - (q / zq) * dkappa)
-            return gaussian, _Step(dbeta, ahead, dpositive, (-dg, dg, -dkappa, dkappa), dkappa)
+            dpositive = (a1 + (xi / v) * dg, a2 - (s / g) * dg)
+            return gaussian, _Step(dbeta, ahead, dpositive, (-dg, dg), edges.move(dbeta, edge_aim))
+
+        def reach(move: _Step) -> float:
+            return min(room(x.positive + x.dual, move.positive + move.dual), edges.room(move.edges))
 
         # 1. predictor: aim at products of zero
-        gaussian, move = direction(tuple(-part for part in x.positive), None)
-        length = min(1.0, _room(x, move))
+        gaussian, move = direction(tuple(-part for part in x.positive), edges.predictor(), None)
+        length = min(1.0, reach(move))
         pairs = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
-        trial = sum(float((a + length * da) @ (b + length * db)) for a, da, b, db in pairs) / count
+        trial = sum(float((a + length * da) @ (b + length * db)) for a, da, b, db in pairs)
+        trial = (trial + edges.trial(move.edges, length)) / count
         target = mu * (max(trial, 0.0) / mu) ** 3
         # 2. corrector: aim at the target with the second-order products
         parts = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
-        _, move = direction(tuple((target - da * db) / b - a for a, da, b, db in parts), gaussian)
-        length = min(1.0, 0.995 * _room(x, move))
+        aim = tuple((target - da * db) / b - a for a, da, b, db in parts)
+        _, move = direction(aim, edges.corrector(move.edges, target), gaussian)
+        length = min(1.0, 0.995 * reach(move))
         beta, f = x.beta + length * move.beta, x.f + length * move.f
         new = _Point(
             beta,
             f,
             tuple(a + length * da for a, da in zip(x.positive, move.positive, strict=True)),
             tuple(b + length * db for b, db in zip(x.dual, move.dual, strict=True)),
-            x.kappa + length * move.kappa,
+            kind.moved(x.edges, move.edges, length, beta),
             x.gap,
             min(mu, x.mu),
             0 if mu < 0.9 * x.mu else x.stalled + 1,
@@ -118,7 +106,8 @@ class InteriorPoint:
         certificate = certify(model, beta, f, new.dual[1], self.penalty)
         worse = not certificate.gap <= x.gap  # rounding has the last word near the end
         new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
-        done = not np.isfinite(certificate.gap) or new.stalled > 25
+        lost = certificate.gap > 1e3 * x.gap and x.gap < 1e-4  # the normal matrix has no digits left
+        done = not np.isfinite(certificate.gap) or new.stalled > 25 or lost
         return (x if done else new), Info(-certificate.objective, certificate.gap, done)
 
 
@@ -127,16 +116,7 @@ class _Step(NamedTuple):
     f: Array
     positive: tuple[Array, ...]
     dual: tuple[Array, ...]
-    kappa: Array
-
-
-def _room(x: _Point, move: _Step) -> float:
-    """Largest step that keeps all variables positive."""
-    room = math.inf
-    for value, change in zip(x.positive + x.dual, move.positive + move.dual, strict=True):
-        if len(value):
-            room = min(room, 1.0 / max(float((-change / value).max()), 1e-300))
-    return room
+    edges: Any
 
 
 class ModeState(NamedTuple):
@@ -194,7 +174,7 @@ class Newton:
         parts = model.prior.penalty(math.exp(log_scale))
         if parts is None:
             raise ValueError(
-                "the interior point needs a penalty of squares and absolute values (ridge, lasso); use "
+                "the interior point needs a penalty of squares, absolute values and lengths (ridge, lasso); use "
                 "engine_options={'algorithm': 'em'}."
             )
         penalty = Penalty(*parts)
@@ -207,9 +187,7 @@ class Newton:
         """The mode of the coefficients under a given penalty."""
         x: _Point = run(InteriorPoint(penalty), model, max_iter=200, tol=self.gap, inner=True).state
         x = x.best or x
-        (xi, s, p, q), (v, g, zp, zq) = x.positive, x.dual
+        (xi, s), (v, g) = x.positive, x.dual
         margin = np.minimum(g, v) / np.maximum(2.0 * model.c, 1e-300) > np.maximum(xi, s)
-        active = np.ones(model.size, dtype=bool)
-        rate = penalty.rate[penalty.sharp]
-        active[penalty.sharp] = np.maximum(p, q) > np.minimum(zp, zq) / np.maximum(rate, 1e-300)
+        active = edges_of(penalty).active(x.edges)
         return finish(model, x.beta, np.clip(g, 0.0, 2.0 * model.c), margin, penalty, active=active)

@@ -30,6 +30,7 @@ class Mixture(NamedTuple):
     f_out: Array  # leave-one-out mean of every predictor
     v_out: Array  # and its variance
     max_kv: float
+    states: tuple[VIState, ...] = ()  # the fits, one for each scale
 
 
 def mix_over_scale(model: Model, fit: VIState, part: Array, *, steps: int = 2) -> Mixture:
@@ -39,7 +40,7 @@ def mix_over_scale(model: Model, fit: VIState, part: Array, *, steps: int = 2) -
     and ends where the weights are negligible. Each fit starts from its neighbour and takes ``steps`` steps: two leave
     means within 0.02 and standard deviations within 2 % of what many steps give.
     """
-    r = max(int((~model.free).sum()), 1)
+    r = max(model.dimension - model.free_dimension, 1)
     spacing = 0.5 * max(0.5, math.sqrt(2.0 / r))  # in log scale
     centre = math.log(fit.prior.values["scale"])
     hyper = model.prior.stretch(model.prior.start())
@@ -87,4 +88,5 @@ def mix_over_scale(model: Model, fit: VIState, part: Array, *, steps: int = 2) -
         np.asarray(f_out),
         np.asarray(v_out),
         float(weight @ np.array([out[2] for out in cavities])),
+        tuple(states),
     )

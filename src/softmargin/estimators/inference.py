@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
 from softmargin.engines.active_set import ActiveSet, finish, leave_one_out
+from softmargin.engines.annealing import Annealing, heated
 from softmargin.engines.cavities import CavityAverage, grouped_cavity
 from softmargin.engines.certificate import Certificate
 from softmargin.engines.fixed_point import EM, MeanField
@@ -21,6 +22,7 @@ from softmargin.engines.model import Model, require
 from softmargin.engines.newton import Newton
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import mix_over_scale
+from softmargin.engines.single_changes import best_change
 from softmargin.link import LeaveOneOut, cavity, fit_link
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.priors.base import PriorMessage
@@ -29,9 +31,11 @@ from softmargin.solvers.coordinates import Coordinates
 _THINNED = 500  # draws behind the covariance of very many coefficients
 _CAVITIES = 100  # sweeps that latent-wise leave-one-out moments are averaged over
 _GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
+_BATCHES = 20  # consecutive parts of a chain behind a Monte Carlo error
+_CHANGES = 20  # most single changes by which a mode that need not be the best is improved
 _UNFINISHED = 1e-6  # certified gap above which a mode is not called found
 
-__all__ = ["INFERENCES", "Fit", "Settings", "fit_vb"]
+__all__ = ["INFERENCES", "Fit", "Inclusion", "Settings", "fit_vb"]
 
 
 @dataclass(frozen=True)
@@ -58,16 +62,51 @@ class Settings:
         return Progress(label, total, self.verbose)
 
 
+class Inclusion(NamedTuple):
+    """Inclusion probabilities of the model's coefficients."""
+
+    chains: Array  # (chains, coefficients), averages of conditional probabilities
+    error: Array  # Monte Carlo standard error of their average over chains
+    gap: Array  # (chains, coefficients), frequency of the indicator minus the above
+
+    @classmethod
+    def from_batches(cls, sums: Array, kept: int, planned: int, indicator: Array) -> Inclusion:
+        """From sums (chains, batches, coefficients) over consecutive draws, and the frequency of the indicators."""
+        counts = np.bincount(np.arange(kept) * _BATCHES // planned, minlength=_BATCHES)
+        means = (sums[:, counts > 0] / counts[counts > 0, None]).reshape(-1, sums.shape[-1])
+        error = means.std(axis=0, ddof=1) / np.sqrt(len(means)) if len(means) > 1 else np.full(sums.shape[-1], np.nan)
+        chains = sums.sum(axis=1) / kept
+        return cls(chains, error, indicator - chains)
+
+
+class HeldOut(NamedTuple):
+    """Moments of the training rows' predictors without the row itself, and the link fitted on them."""
+
+    f: Array
+    v: Array
+    loo: LeaveOneOut
+
+
 class Fit(NamedTuple):
     """A posterior with the leave-one-out summary of its training rows."""
 
     posterior: Posterior
-    loo: LeaveOneOut
+    held: HeldOut
     scale: float
     outcome: Outcome
     gap: float | None = None
     vi: VIState | None = None
-    inclusion: Array | None = None  # of the model's coefficients, one row a chain
+    inclusion: Inclusion | None = None
+
+    @property
+    def loo(self) -> LeaveOneOut:
+        """Leave-one-out scores and the link."""
+        return self.held.loo
+
+    @property
+    def loo_probability(self) -> Array:
+        """Probability of the second class of every training row, left out."""
+        return self.loo.link.probability(self.held.f, self.held.v)
 
 
 def _options(settings: Settings, *known: str) -> dict[str, Any]:
@@ -85,9 +124,9 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
 
 def _link(
     model: Model, settings: Settings, f_out: Array, v_out: Array, max_kv: float, *, smooth: bool = False
-) -> LeaveOneOut:
+) -> HeldOut:
     """The link; for a point (``smooth``) without an offset, so that the mode decides as the SVM that it is."""
-    return fit_link(
+    loo = fit_link(
         model.y,
         f_out,
         v_out,
@@ -97,9 +136,10 @@ def _link(
         smooth=smooth,
         tol=settings.link_tol,
     )
+    return HeldOut(f_out, v_out, loo)
 
 
-def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> LeaveOneOut:
+def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> HeldOut:
     return _link(model, settings, *cavity(f, v, w, b, settings.part))
 
 
@@ -108,7 +148,7 @@ def fit_vb(model: Model, settings: Settings) -> Fit:
     _options(settings)
     outcome = _run(GaussianVI(), model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state: VIState = outcome.state
-    loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
+    held = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
     posterior = GaussianPosterior(
         settings.columns,
@@ -119,7 +159,7 @@ def fit_vb(model: Model, settings: Settings) -> Fit:
         np.array([scale]),
         np.ones(1),
     )
-    return Fit(posterior, loo, scale, outcome, vi=state)
+    return Fit(posterior, held, scale, outcome, vi=state)
 
 
 def _needs_no_draws(model: Model) -> None:
@@ -134,12 +174,13 @@ def _selecting(model: Model, settings: Settings) -> Fit:
     outcome = _run(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
     mean, root = engine.coefficients(state)
-    loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
+    held = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
     posterior = GaussianPosterior(
         settings.columns, settings.coordinates.basis, mean, scale**2, root, np.array([scale]), np.ones(1)
     )
-    return Fit(posterior, loo, scale, outcome, inclusion=state.inclusion[None])
+    nothing = np.zeros_like(state.inclusion)
+    return Fit(posterior, held, scale, outcome, inclusion=Inclusion(state.inclusion[None], nothing, nothing[None]))
 
 
 def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -165,9 +206,9 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
         mixture.scales,
         mixture.weights,
     )
-    loo = _link(model, settings, mixture.f_out, mixture.v_out, mixture.max_kv)
+    held = _link(model, settings, mixture.f_out, mixture.v_out, mixture.max_kv)
     scale = float(np.exp(mixture.weights @ np.log(mixture.scales)))  # it exists where the mean does not
-    return fit._replace(posterior=posterior, scale=scale, loo=loo)
+    return fit._replace(posterior=posterior, scale=scale, held=held)
 
 
 def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -177,13 +218,13 @@ def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
     engine = MeanField(**_options(settings, "accelerate"))
     outcome = _run(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
-    loo = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
+    held = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
     root = np.ascontiguousarray(state.q.root)
     posterior = GaussianPosterior(
         settings.columns, settings.coordinates.basis, state.q.mean, scale**2, root, np.array([scale]), np.ones(1)
     )
-    return Fit(posterior, loo, scale, outcome)
+    return Fit(posterior, held, scale, outcome)
 
 
 def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tuple[ActiveSet, Penalty]:
@@ -201,7 +242,7 @@ def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tupl
     return finish(model, beta, g, margin, penalty, active=active), penalty
 
 
-def _best(attempt: Callable[[float], Outcome], starts: Any) -> Outcome:
+def _best(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
     """The run with the highest objective; an interrupted one ends the attempts."""
     if not len(starts):
         raise ValueError("engine_options starts must list at least one number.")
@@ -215,22 +256,47 @@ def _best(attempt: Callable[[float], Outcome], starts: Any) -> Outcome:
     return best
 
 
+def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome:
+    """The best end of EM over several starts, improved by single changes where the penalty is not convex."""
+    own = ("sweeps", "cold", "chains") if anneal else ("starts",)
+    options = dict(_options(settings, "algorithm", "accelerate", "smoothing", *own))
+    options.pop("algorithm", None)
+    engine = EM(**{name: value for name, value in options.items() if name not in own})
+    # EM creeps: a small change of the objective is not yet a small distance
+    tol = min(settings.tol, 1e-9)
+
+    def climb(em: EM, state: Any) -> Outcome:
+        return _run(em, model, settings, "em", max_iter=settings.max_iter, tol=tol, state=state)
+
+    if anneal:
+        search = Annealing(**{name: value for name, value in options.items() if name in own})
+        chains = _run(search, model, settings, "anneal", max_iter=search.sweeps).state
+        outcome = _best(lambda chain: climb(engine, engine.at(model, chain.beta)), chains)
+    else:
+        starts = options.get("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
+        outcome = _best(lambda start: climb(replace(engine, shrink=start), None), starts)
+    for _ in range(0 if convex else _CHANGES):
+        state = outcome.state
+        change = best_change(model, state.q.mean, state.f, state.prior.values["scale"])
+        if change is None or outcome.interrupted:
+            break
+        beta = state.q.mean.copy()
+        beta[change.at] = change.value
+        again = climb(engine, engine.at(model, beta))
+        if again.state.objective <= state.objective + tol * abs(state.objective):
+            break
+        outcome = again
+    return outcome
+
+
 def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _needs_no_draws(model)
     if not hasattr(model.prior, "mode"):
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
     convex = model.prior.penalty(1.0) is not None
     algorithm = settings.options.get("algorithm", "newton" if convex else "em")
-    if algorithm == "em":
-        options = dict(_options(settings, "algorithm", "accelerate", "smoothing", "starts"))
-        options.pop("algorithm", None)
-        starts = options.pop("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
-        # EM creeps: a small change of the objective is not yet a small distance
-        tol = min(settings.tol, 1e-9)
-        outcome = _best(
-            lambda start: _run(EM(shrink=start, **options), model, settings, "em", max_iter=settings.max_iter, tol=tol),
-            starts,
-        )
+    if algorithm in ("em", "anneal"):
+        outcome = _em(model, settings, algorithm == "anneal", convex)
         state = outcome.state
         g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
         point, penalty = _certified(model, state.q.mean, g, state.prior)
@@ -245,17 +311,32 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         state = outcome.state
         point, penalty = state.point, state.penalty
     else:
-        raise ValueError(f"engine_options algorithm must be 'newton' or 'em'; got {algorithm!r}.")
+        raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
     if point.certificate.gap > _UNFINISHED:
         outcome.converged, outcome.change = False, point.certificate.gap
     scale = state.prior.values["scale"]
     f = leave_one_out(model, point, penalty, settings.part)
-    loo = _link(model, settings, f, np.zeros_like(f), float("nan"), smooth=True)
+    held = _link(model, settings, f, np.zeros_like(f), float("nan"), smooth=True)
     posterior = PointPosterior(settings.columns, settings.coordinates.basis, point.beta, scale**2)
-    return Fit(posterior, loo, scale, outcome, gap=point.certificate.gap)
+    return Fit(posterior, held, scale, outcome, gap=point.certificate.gap)
+
+
+def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
+    """The posterior raised to the power 1/temperature, where the options ask for it."""
+    options = dict(settings.options)
+    temperature = options.pop("temperature", 1.0)
+    if temperature == 1.0:
+        return model, replace(settings, options=options)
+    if not (isinstance(temperature, (int, float)) and temperature > 0):
+        raise ValueError(f"temperature must be a positive number; got {temperature!r}.")
+    if not hasattr(model.prior, "heated") or model.prior.stretch(model.prior.start()) is not None:
+        raise ValueError("temperature needs a ridge, lasso or bridge prior with a fixed scale, as in Lasso(scale=1.0).")
+    hot = heated(model, model.prior.start().values["scale"], float(temperature))
+    return hot, replace(settings, options=options)
 
 
 def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    model, settings = _tempered(model, settings)
     sampler = getattr(model.prior, "sampler", Gibbs)
     known = {field.name for field in fields(sampler)} - {"chains", "warmup"}
     options: dict[str, Any] = dict(_options(settings, *known))
@@ -267,7 +348,8 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     draws = np.empty((settings.draws, settings.chains, model.size))
     scale, loglik = np.empty((2, settings.draws, settings.chains))
     mean = np.zeros(model.size)
-    inclusion = np.zeros((settings.chains, model.size))
+    recorded: dict[str, Array] = {}
+    batches = np.zeros((settings.chains, _BATCHES, model.size))
     cavities = CavityAverage(model, settings.part)
     every = max(1, settings.draws // (_CAVITIES if model.size <= 500 else _CAVITIES // 5))
     narrow = model.size <= 2000 or hasattr(model.prior, "always")
@@ -282,7 +364,9 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
                 draws[kept, k], scale[kept, k] = chain.beta, chain.prior.values["scale"]
                 loglik[kept, k] = chain.loglik
                 mean += chain.mean
-                inclusion[k] += getattr(chain, "inclusion", 0.0)
+                batches[k, kept * _BATCHES // settings.draws] += getattr(chain, "inclusion", 0.0)
+                for name, value in _noted(chain).items():
+                    recorded.setdefault(name, np.empty_like(scale))[kept, k] = value
             if narrow and kept % every == 0:
                 cavities.add(current.state[(kept // every) % settings.chains], iteration)
             kept += 1
@@ -307,13 +391,22 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
         np.full(scale.size, 1.0 / scale.size),
         draws,
         loglik,
+        {name: values[:kept].T.copy() for name, values in recorded.items()},
     )
     moments = grouped_cavity(model, flat, scale.ravel(), settings.part)
     if moments[2] > _GAUSSIAN and narrow:  # too skewed for Gaussian moments, as on separable data
         moments = cavities.moments()
-    loo = _link(model, settings, *moments)
-    selected = inclusion / kept if hasattr(current.state[0], "inclusion") else None
-    return Fit(posterior, loo, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
+    held = _link(model, settings, *moments)
+    selected = None
+    if hasattr(current.state[0], "inclusion"):
+        selected = Inclusion.from_batches(batches, kept, settings.draws, (draws != 0.0).mean(axis=1))
+    return Fit(posterior, held, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
+
+
+def _noted(chain: Any) -> dict[str, float]:
+    """Numbers of a chain's state worth recording beside its scale."""
+    values = {name: value for name, value in chain.prior.values.items() if name != "scale"}
+    return values | ({"size": float(chain.gamma.sum())} if hasattr(chain, "gamma") else {})
 
 
 def _spread(draws: Array) -> Array:

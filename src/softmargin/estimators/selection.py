@@ -74,13 +74,14 @@ class Selection(SelectorMixin):
         false_discovery : float or None
             Instead: the longest list whose expected share of wrong inclusions is at most this.
 
-        Without inclusion probabilities these are the columns whose coefficient is not zero.
+        Without inclusion probabilities these are the columns whose coefficient is not zero. With many classes a
+        column counts by the pair that wants it most.
         """
         check_is_fitted(self)
         if hasattr(self, "inclusion_"):
-            mask = chosen(self.inclusion_, threshold, false_discovery)
+            mask = chosen(np.max(np.atleast_2d(self.inclusion_), axis=0), threshold, false_discovery)
         else:
-            mask = self.coef_[0] != 0.0
+            mask = (self.coef_ != 0.0).any(axis=0)
         return np.flatnonzero(mask) if indices else mask
 
     def _get_support_mask(self) -> Any:

@@ -3,53 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from itertools import combinations
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from softmargin import diagnostics
-from softmargin.designs.base import Array, Design
-from softmargin.designs.standardize import design_for, standardize
-from softmargin.engines.model import Model, require
+from softmargin.designs.base import Array
 from softmargin.estimators._callbacks import CallbackSupport, fit_tasks, managed
-from softmargin.estimators.inference import INFERENCES, Fit, Settings, fit_vb
-from softmargin.estimators.selection import Selection, always_mask
-from softmargin.estimators.validation import binary_labels, check_choice, check_finite, check_numeric, row_weights
-from softmargin.execution.blocks import Blocks, one_blas_thread
-from softmargin.execution.streams import Purpose, Streams
+from softmargin.estimators.binary import Binary, Recipe, fit_binary, spread_of
+from softmargin.estimators.inference import INFERENCES
+from softmargin.estimators.notices import warn_of_fits
+from softmargin.estimators.pairwise import fit_pairwise
+from softmargin.estimators.problem import SOLVERS, kept_columns, prior_of
+from softmargin.estimators.selection import Selection
+from softmargin.estimators.validation import check_choice, check_finite, check_numeric, class_labels, row_weights
+from softmargin.execution.blocks import one_blas_thread
+from softmargin.execution.streams import Streams
 from softmargin.losses.hinge import Hinge
-from softmargin.posterior import DrawsPosterior, GaussianPosterior
-from softmargin.priors.bridge import Bridge, Lasso
-from softmargin.priors.horseshoe import Horseshoe
-from softmargin.priors.laplace_zero import LaplaceZero
-from softmargin.priors.ridge import Ridge
-from softmargin.priors.spike_slab import SpikeSlab
-from softmargin.solvers.cholesky import Cholesky
-from softmargin.solvers.dual import Dual
 
 __all__ = ["BayesianSVC"]
 
-_PRIORS: dict[str, Any] = {
-    "ridge": Ridge,
-    "lasso": Lasso,
-    "bridge": Bridge,
-    "horseshoe": Horseshoe,
-    "spike-slab": SpikeSlab,
-    "laplace-zero": LaplaceZero,
-}
-_SOLVERS = {"cholesky": Cholesky, "dual": Dual}
 _LOSSES = {"hinge": Hinge}
-_RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
-_DISAGREE = 0.1  # range of an inclusion probability over chains that calls for a warning
-_MARGIN = 0.01  # the larger one must be better by this much
 _LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning to the line that called fit
-_TRUSTED = 0.7  # largest k v up to which the leave-one-out score may choose
 
 
 class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
@@ -120,7 +100,9 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     loo_ : LeaveOneOut
         Leave-one-out log loss and error, the link's parameters, and ``max_kv``.
     inclusion_ : array of shape (n_features,)
-        Posterior inclusion probabilities (priors with point masses); ``chain_inclusion_`` has them by chain.
+        Posterior inclusion probabilities (priors with point masses); ``chain_inclusion_`` has them by chain,
+        ``inclusion_error_`` their Monte Carlo standard error, and ``indicator_gap_`` how often a column was in minus
+        the average of its conditional probabilities, which should be small beside its own Monte Carlo error.
     trace_ : array
         Objective, bound or mean log pseudo-likelihood of each iteration.
     gap_ : float
@@ -192,7 +174,6 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
         return tags
 
     @managed
@@ -204,7 +185,7 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         X : array, sparse matrix or data frame of shape (n, p)
             Predictors.
         y : array of shape (n,)
-            Two labels of any type.
+            Labels of any type, two or more different ones.
         sample_weight : array of shape (n,), optional
             Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
         """
@@ -226,56 +207,50 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         )
         names = getattr(self, "feature_names_in_", None)
         check_finite(X, names)
-        self.classes_, sign = binary_labels(y)
+        self.classes_, index = class_labels(y)
         count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        weight = row_weights(count, sign, self.classes_, self.class_weight)
-        if not (count > 0).all():
-            used = count > 0
-            X, sign, count, weight = X[used], sign[used], count[used], weight[used]
-        columns = standardize(X, count, intercept=self.fit_intercept, active=self.standardize)
-        if not len(columns.keep) and not self.fit_intercept:
-            raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
+        weight = row_weights(count, index, self.classes_, self.class_weight)
+        used = count > 0
+        if not used.all():
+            X, index, count, weight = X[used], index[used], count[used], weight[used]
+        columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
         self._note_constant_columns(columns.keep, names)
+        recipe = self._recipe(prior)
         each, end = fit_tasks(self, X, y)
-        with one_blas_thread():
-            design = design_for(X, columns)
-            solver = self._choose_solver(design, prior)
-            coordinates = solver.coordinates(design)
-            free = np.zeros(coordinates.design.shape[1], dtype=bool)
-            free[: int(self.fit_intercept)] = True
-            settings = Settings(
-                columns,
-                coordinates,
-                part=np.minimum(1.0, 1.0 / count),
-                weight=weight,
-                draws=self.draws,
-                warmup=self.warmup,
-                chains=self.chains,
-                thin=self.thin,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                verbose=int(self.verbose),
-                callback=each,
-                options=dict(self.engine_options or {}),
+        task: dict[str, Any] = {
+            "streams": Streams.from_random_state(self.random_state),
+            "workers": self._workers(),
+            "callback": each,
+        }
+        k = len(self.classes_)
+        self.loo_probability_ = np.full((len(used), k), np.nan)
+        if k == 2:
+            binary = fit_binary(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
+            self._fitted: Any = binary
+            self.loo_probability_[used] = np.column_stack(
+                (1.0 - binary.fit.loo_probability, binary.fit.loo_probability)
             )
-            streams = Streams.from_random_state(self.random_state)
-            blocks = Blocks(coordinates.design, sign, weight, workers=self._workers())
-            model = Model(
-                blocks, _LOSSES[self.likelihood](), self._bind(prior, free, columns, len(sign)), free, streams
-            )
-            try:
-                fit = self._run(model, settings)
-            finally:
-                blocks.close()
+        else:
+            task |= {"intercept": self.fit_intercept, "standardized": self.standardize}
+            many = fit_pairwise(recipe, X, index, count, weight, k, **task)
+            self._fitted = many
+            self.loo_probability_[used] = many.loo_probability
         end()
-        self._publish(fit)
+        self._publish()
         return self
+
+    def _recipe(self, prior: Any) -> Recipe:
+        run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
+        run |= {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
+        names = getattr(self, "feature_names_in_", None)
+        loss = _LOSSES[self.likelihood]()
+        return Recipe(prior, loss, self.inference, self.learning_rate, self.solver, run, names)
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
         check_choice("inference", self.inference, list(INFERENCES))
         check_choice("likelihood", self.likelihood, list(_LOSSES))
-        check_choice("solver", self.solver, ["auto", *_SOLVERS])
+        check_choice("solver", self.solver, ["auto", *SOLVERS])
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model"])
         check_choice("multi_class", self.multi_class, ["pairwise"])
@@ -292,12 +267,7 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
         if not isinstance(self.engine_options, (dict, type(None))):
             raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
-        if isinstance(self.prior, str):
-            check_choice("prior", self.prior, list(_PRIORS))
-            return _PRIORS[self.prior]()
-        if not hasattr(self.prior, "bind") or isinstance(self.prior, type):
-            raise ValueError(f"prior must be one of {list(_PRIORS)} or a prior object; got {self.prior!r}.")
-        return self.prior
+        return prior_of(self.prior)
 
     def _note_constant_columns(self, keep: Any, names: Any) -> None:
         dropped = np.setdiff1d(np.arange(self.n_features_in_), keep)
@@ -310,19 +280,6 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
                 stacklevel=_LEVEL,
             )
 
-    def _bind(self, prior: Any, free: Any, columns: Any, rows: int) -> Any:
-        if not hasattr(prior, "always_include"):
-            return prior.bind(free, rows)
-        names = getattr(self, "feature_names_in_", None)
-        return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))
-
-    def _choose_solver(self, design: Design, prior: Any) -> Any:
-        n, q = design.shape
-        wide = q > n and getattr(prior, "isotropic", False)
-        solver = _SOLVERS[("dual" if wide else "cholesky") if self.solver == "auto" else self.solver]()
-        require(solver, loss=None, prior=prior)
-        return solver
-
     def _workers(self) -> int:
         if self.n_jobs is None:
             return 1
@@ -330,107 +287,80 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
 
         return int(effective_n_jobs(self.n_jobs))
 
-    def _run(self, model: Model, settings: Settings) -> Fit:
-        """Settle the learning rate by leave-one-out scores of quick fits, then run the chosen inference."""
-        if self.learning_rate != "auto":
-            self.learning_rate_ = float(self.learning_rate)
-            return INFERENCES[self.inference](model.with_weight(self.learning_rate_ * model.c), settings, None)
-        quiet = replace(settings, options={}, callback=None, link_tol=1e-6)
-        models = [model.with_weight(rate * model.c) for rate in _RATES]
-        # a prior with point masses has no Gaussian face; the learning rate is then settled under a normal prior
-        plain = None if hasattr(model.prior, "gaussian") else Ridge().bind(model.free, len(model.y))
-        low, high = (fit_vb(each if plain is None else each.with_prior(plain), quiet) for each in models)
-        better = high.loo.objective < low.loo.objective - _MARGIN
-        chosen = int(better and high.loo.max_kv <= _TRUSTED)
-        self.learning_rate_ = _RATES[chosen]
-        first = (low, high)[chosen] if plain is None else None
-        return INFERENCES[self.inference](models[chosen], settings, first)
+    @property
+    def _models(self) -> tuple[Binary, ...]:
+        """The model of two classes, or those of all pairs."""
+        return (self._fitted,) if isinstance(self._fitted, Binary) else self._fitted.pairs
 
-    def _publish(self, fit: Fit) -> None:
-        self.posterior_ = fit.posterior
-        coef, intercept = fit.posterior.user_mean()
-        self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
-        self.scale_, self.loo_ = fit.scale, fit.loo
-        self.trace_ = np.array(fit.outcome.trace)
-        self.n_iter_, self.converged_ = fit.outcome.n_iter, fit.outcome.converged
-        if fit.gap is not None:
-            self.gap_ = fit.gap
-        if fit.inclusion is not None:
-            lead, keep = int(self.fit_intercept), fit.posterior.columns.keep
-            self.chain_inclusion_ = np.zeros((len(fit.inclusion), self.n_features_in_))
-            self.chain_inclusion_[:, keep] = fit.inclusion[:, lead:]
-            self.inclusion_ = self.chain_inclusion_.mean(axis=0)
-        if fit.outcome.interrupted:
-            warnings.warn(
-                f"{self.inference} was stopped after {self.n_iter_} iterations; what was computed is kept.",
-                ConvergenceWarning,
-                stacklevel=_LEVEL,
-            )
-        elif not self.converged_:
-            warnings.warn(
-                f"{self.inference} did not converge: relative change {fit.outcome.change:.1e} after {self.n_iter_} "
-                f"iterations, tolerance {self.tol:.0e}; raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=_LEVEL,
-            )
-        elif fit.inclusion is not None and len(fit.inclusion) > 1:
-            spread = np.ptp(self.chain_inclusion_, axis=0)
-            if spread.max() > _DISAGREE:
-                warnings.warn(
-                    f"the chains disagree on inclusion probabilities by up to {spread.max():.2f} (column "
-                    f"{int(spread.argmax())}); raise draws and warmup.",
-                    ConvergenceWarning,
-                    stacklevel=_LEVEL,
-                )
-        elif isinstance(fit.posterior, DrawsPosterior):
-            diagnostics.warn_if_not_mixed(fit.posterior, _LEVEL + 1)
+    def _publish(self) -> None:
+        models = self._models
+        fits = [model.fit for model in models]
 
-    def _new_design(self, X: Any) -> Design:
+        def per_model(values: list[Any]) -> Any:
+            return values[0] if len(self.classes_) == 2 else values
+
+        self.posterior_ = per_model([fit.posterior for fit in fits])
+        means = [fit.posterior.user_mean() for fit in fits]
+        self.coef_, self.intercept_ = (np.array(part) for part in zip(*means, strict=True))
+        self.learning_rate_ = per_model([model.learning_rate for model in models])
+        self.scale_ = per_model([fit.scale for fit in fits])
+        self.loo_ = fits[0].loo if len(self.classes_) == 2 else self._fitted.loo
+        self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
+        self.n_iter_ = max(fit.outcome.n_iter for fit in fits)
+        self.converged_ = all(fit.outcome.converged for fit in fits)
+        if fits[0].gap is not None:
+            self.gap_ = max(fit.gap for fit in fits if fit.gap is not None)
+        chosen = [model.inclusion() for model in models]
+        if chosen[0] is not None:
+            self.chain_inclusion_ = per_model([each.chains for each in chosen if each is not None])
+            self.inclusion_ = per_model([each.chains.mean(axis=0) for each in chosen if each is not None])
+            self.inclusion_error_ = per_model([each.error for each in chosen if each is not None])
+            self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
+        warn_of_fits(fits, self.inference, self.tol, _LEVEL)
+
+    def _checked(self, X: Any) -> Any:
+        """New rows, checked."""
         check_is_fitted(self)
         X = validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, reset=False
         )
         check_finite(X, getattr(self, "feature_names_in_", None))
-        return design_for(X, self.posterior_.columns)
+        check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
+        return X
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
 
-        With ``return_std`` also the posterior standard deviation of f.
+        With ``return_std`` also the posterior standard deviation of f. With more than two classes: an array
+        (rows, classes), the centred logarithms of the probabilities.
         """
-        design = self._new_design(X)
+        X = self._checked(X)
+        if not return_std:
+            return self._fitted.decision(X, self.probability)
+        self._only_two("decision_function(return_std=True)")
+        posterior = spread_of(self.posterior_, "decision_function(return_std=True)")
         with one_blas_thread():
-            if not return_std:
-                return self.posterior_.predictor(design) + self.offset_
-            f, v = self._spread("decision_function(return_std=True)").moments(design)
+            f, v = posterior.moments(self._fitted.design(X))
         return f + self.offset_, np.sqrt(v)
 
+    def _only_two(self, what: str) -> None:
+        if len(self.classes_) > 2:
+            raise ValueError(f"{what} is for two classes; y had {len(self.classes_)}: use predict_proba or sample.")
+
     @property
-    def offset_(self) -> float:
+    def offset_(self) -> Any:
         """How far the calibrated link moves the boundary from f = 0; zero unless that clearly pays."""
         check_is_fitted(self)
-        return self.loo_.b / self.loo_.a if self.probability == "calibrated" else 0.0
-
-    def _spread(self, what: str) -> GaussianPosterior:
-        """The posterior, where it has a spread."""
-        if not isinstance(self.posterior_, GaussianPosterior):
-            raise ValueError(
-                f"{what} needs a posterior, and inference='map' gives a point; fit with inference='vb' or 'gibbs'."
-            )
-        return self.posterior_
+        offsets = [model.offset(self.probability) for model in self._models]
+        return offsets[0] if len(self.classes_) == 2 else np.array(offsets)
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, columns in the order of ``classes_``."""
-        design = self._new_design(X)
-        with one_blas_thread():
-            f, v = self.posterior_.moments(design)
-        check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
-        if self.probability == "calibrated":
-            positive = self.loo_.link.probability(f, v)
-        elif self.probability == "pseudo":
-            positive = diagnostics.pseudo_probability(f, v, self.learning_rate_)
-        else:
-            positive = diagnostics.sign_probability(f, v)
+        X = self._checked(X)
+        if len(self.classes_) > 2:
+            p: Array = self._fitted.probability(X, self.probability)
+            return p
+        positive = self._fitted.positive(X, self.probability)
         return np.column_stack((1.0 - positive, positive))
 
     def predict(self, X: Any) -> Any:
@@ -439,34 +369,34 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
-        """Posterior draws of f: array of shape (rows of X, n)."""
-        design = self._new_design(X)
+        """Posterior draws of f: array of shape (rows of X, n), with one more axis for the pairs of many classes."""
+        X = self._checked(X)
         seed = self.random_state if random_state is None else random_state
-        with one_blas_thread():
-            rng = Streams.from_random_state(seed).at(Purpose.PREDICT)
-            return self._spread("sample").sample(design, rng, n)
+        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
+        return draws
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Coefficients on the scale of the given columns: mean, sd, interval, P(> 0), and for draws ess and r_hat."""
+        """Coefficients on the scale of the given columns: mean, sd, interval, P(> 0), and for draws ess and r_hat.
+
+        With priors that select, also the inclusion probability, its Monte Carlo error and its range over chains;
+        P(> 0) is then that of a column which is in. With many classes the index has the pair as a second level, and
+        a positive coefficient speaks for the second class of the pair.
+        """
         check_is_fitted(self)
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-        if isinstance(self.posterior_, GaussianPosterior):
-            table = self.posterior_.table(level)
-        else:
-            table = {"mean": np.concatenate((self.intercept_, self.coef_[0]))}
-        frame = pd.DataFrame(table, index=pd.Index(["Intercept", *names], name="feature"))
-        if hasattr(self, "inclusion_"):
-            frame["inclusion"] = np.concatenate(([1.0], self.inclusion_))
-            frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(self.chain_inclusion_, axis=0)))
-        if isinstance(self.posterior_, DrawsPosterior):
-            frame = frame.join(diagnostics.mixing_table(self.posterior_, frame.index))
-        return frame if self.fit_intercept else frame.iloc[1:]
+        classes = () if len(self.classes_) == 2 else (self.classes_,)
+        table: pd.DataFrame = self._fitted.summary(self._names(), level, *classes)
+        return table
+
+    def _names(self) -> list[str]:
+        return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
 
     def to_arviz(self, draws: int = 1000) -> Any:
         """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-        posterior = self._spread("to_arviz")
-        return diagnostics.to_arviz(posterior, list(names), self.inference, draws, self.random_state)
+        posteriors = [spread_of(model.fit.posterior, "to_arviz") for model in self._models]
+        pairs = None
+        if len(self.classes_) > 2:
+            pairs = [f"{a} | {b}" for a, b in combinations(self.classes_.tolist(), 2)]
+        return diagnostics.to_arviz(posteriors, self._names(), pairs, self.inference, draws, self.random_state)

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from softmargin.designs.base import Array
 
-__all__ = ["binary_labels", "check_choice", "check_finite", "check_numeric", "row_weights"]
+__all__ = ["binary_labels", "check_choice", "check_finite", "check_numeric", "class_labels", "row_weights"]
 
 
 def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
@@ -60,42 +60,47 @@ def check_finite(X: Any, names: Any) -> None:
     )
 
 
-def binary_labels(y: Any) -> tuple[Any, Array]:
-    """The two classes in order, and y as -1/+1."""
+def class_labels(y: Any) -> tuple[Any, Any]:
+    """The classes in order, and y as positions in them."""
     check_classification_targets(y)
     classes, index = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"BayesianSVC needs two classes in y; got 1 class ({classes.tolist()[0]!r}): add rows of the other class."
+            f"BayesianSVC needs at least two classes in y; got 1 class ({classes.tolist()[0]!r}): add rows of another "
+            "class."
         )
+    return classes, index
+
+
+def binary_labels(y: Any) -> tuple[Any, Any]:
+    """The two classes in order, and y as 0 and 1."""
+    classes, index = class_labels(y)
     if len(classes) > 2:
-        raise ValueError(
-            f"Only binary classification is supported. BayesianSVC needs two classes in y; got {len(classes)} "
-            "classes: use sklearn.multiclass.OneVsOneClassifier(BayesianSVC())."
-        )
-    return classes, np.where(index == 1, 1.0, -1.0)
+        raise ValueError(f"this needs two classes in y; got {len(classes)}: {classes.tolist()[:5]}.")
+    return classes, index
 
 
-def row_weights(sample_weight: Array, sign: Array, classes: Any, class_weight: Any) -> Array:
+def row_weights(sample_weight: Array, index: Any, classes: Any, class_weight: Any) -> Array:
     """Sample weight times class weight of every row; 'balanced' counts rows by their sample weight."""
-    for label, side in zip(classes.tolist(), (-1.0, 1.0), strict=True):
-        if not sample_weight[sign == side].sum() > 0:
+    total = np.bincount(index, sample_weight, minlength=len(classes))
+    for label, own in zip(classes.tolist(), total, strict=True):
+        if not own > 0:
+            left = "only one class is left" if len(classes) == 2 else "it cannot be learned"
             raise ValueError(
-                f"all rows of class {label!r} have zero sample_weight, so only one class is left: give some of them a "
-                "positive weight."
+                f"all rows of class {label!r} have zero sample_weight, so {left}: give some of them a positive weight."
             )
     if class_weight is None:
         return sample_weight
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(f"class_weight must be None, 'balanced' or a dict; got {class_weight!r}.")
-        total = sample_weight.sum()
-        by_class = [total / (2.0 * sample_weight[sign == side].sum()) for side in (-1.0, 1.0)]
+        by_class = total.sum() / (len(classes) * total)
     else:
         unknown = [label for label in class_weight if label not in classes.tolist()]
         if unknown:
             raise ValueError(f"class_weight names classes {unknown} that are not in y; y has {classes.tolist()}.")
-        by_class = [float(class_weight.get(label, 1.0)) for label in classes.tolist()]
-        if not all(0 < value < np.inf for value in by_class):
+        by_class = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+        if not ((by_class > 0) & np.isfinite(by_class)).all():
             raise ValueError(f"class_weight must be positive and finite; got {class_weight}.")
-    return sample_weight * np.where(sign > 0, by_class[1], by_class[0])
+    weight: Array = sample_weight * by_class[index]
+    return weight

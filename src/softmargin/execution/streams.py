@@ -47,6 +47,11 @@ class Streams:
             words = np.random.SeedSequence(random_state).generate_state(4, np.uint32).astype(np.uint64)
         return cls((int(words[0]) << 32 | int(words[1]), int(words[2]) << 32 | int(words[3])))
 
+    def child(self, number: int) -> Streams:
+        """Streams of their own for one of several problems."""
+        words = np.random.SeedSequence([*self.key, number]).generate_state(2, np.uint64)
+        return Streams((int(words[0]), int(words[1])))
+
     def at(self, purpose: Purpose, *, chain: int = 0, iteration: int = 0, cell: int = 0) -> np.random.Generator:
         """Return the generator of one address.
 

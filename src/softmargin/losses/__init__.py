@@ -1,6 +1,23 @@
 """Losses: what a row says about its linear predictor, as a Gaussian message."""
 
 from softmargin.losses.base import Loss, Message, Rows
+from softmargin.losses.complete_hinge import CompleteHinge
+from softmargin.losses.epsilon import EpsilonInsensitive
 from softmargin.losses.hinge import Hinge
+from softmargin.losses.logit import Logit
+from softmargin.losses.noisy_hinge import NoisyHinge
+from softmargin.losses.probit import Probit
+from softmargin.losses.squared import Squared
 
-__all__ = ["Hinge", "Loss", "Message", "Rows"]
+__all__ = [
+    "CompleteHinge",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Logit",
+    "Loss",
+    "Message",
+    "NoisyHinge",
+    "Probit",
+    "Rows",
+    "Squared",
+]

@@ -31,7 +31,11 @@ class Loss(Protocol):
     """A pseudo log likelihood ``l(y, f)`` times a weight ``c`` per row, and its two Gaussian faces.
 
     All arrays have one entry a row: ``y`` the response, ``c`` the weight, ``f`` the mean and ``v`` the variance of
-    the linear predictor.
+    the linear predictor. A loss leaves out a face that it does not have; engines say which ones they need.
+
+    A loss for regression also has ``log_normalizer(kappa)``, the log of the integral of ``exp(kappa l)`` over y;
+    ``noise_cdf(e, kappa)``, the distribution function of ``y - f``; and ``noise_power``, the power with which a noise
+    level enters the weight, ``kappa = level^-noise_power``. One with a band has ``width`` and ``with_width``.
     """
 
     def loglik(self, y: Array, c: Array, f: Array) -> Array:

@@ -2,17 +2,20 @@
 
 from softmargin.priors.base import BoundPrior, Prior, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.group_lasso import GroupLasso
 from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.ridge import Ridge
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma
+from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma
 from softmargin.priors.spike_slab import SpikeSlab
 
 __all__ = [
     "BoundPrior",
     "Bridge",
     "FixedScale",
+    "GroupLasso",
     "HalfCauchy",
+    "HalfT",
     "Horseshoe",
     "InverseGamma",
     "LaplaceZero",

@@ -9,9 +9,15 @@ import numpy as np
 
 from softmargin.designs.base import Array
 
-__all__ = ["BoundPrior", "Prior", "PriorMessage", "PriorState"]
+__all__ = ["BoundPrior", "Prior", "PriorMessage", "PriorState", "dimensions"]
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def dimensions(flags: Flags, classes: int) -> int:
+    """How many dimensions the flagged coefficients fill: k class blocks that sum to zero fill k - 1 of them."""
+    count = int(flags.sum())
+    return count if classes == 1 else count // classes * (classes - 1)
 
 
 class PriorMessage(NamedTuple):
@@ -73,8 +79,11 @@ class BoundPrior(Protocol):
     def at_scale(self, scale: float) -> BoundPrior:
         """The same prior with its scale fixed."""
 
-    def penalty(self, scale: float) -> tuple[Array, Array] | None:
-        """Precision of beta^2/2 and rate of |beta| in the negative log density at this scale; None if not convex."""
+    def penalty(self, scale: float) -> tuple[Any, ...] | None:
+        """Precision of beta^2/2 and rate of |beta| in the negative log density at this scale; None if not convex.
+
+        A third entry, where there is one, counts the blocks over which ``|beta|`` is a length.
+        """
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from scipy.special import hyp1f1
 
 from softmargin.designs.base import Array
 from softmargin.execution.variates import slice_step, tilted_stable
-from softmargin.priors.base import Flags, PriorMessage, PriorState
+from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Bridge", "Lasso"]
@@ -63,8 +63,14 @@ class Bridge:
             raise ValueError(f"alpha must be a number in (0, 2] or 'learn'; got {self.alpha!r}.")
         check_scale("Bridge", self.scale, self.intercept_scale)
 
-    def bind(self, free: Flags, rows: int | None = None) -> BoundBridge:
-        """Attach the prior to coefficients; ``free`` marks the intercept."""
+    def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> BoundBridge:
+        """Attach the prior to coefficients.
+
+        ``free`` marks the intercept, and with several ``classes`` the coefficients are that many blocks which sum to
+        zero.
+        """
+        if classes > 1 and isinstance(self.alpha, str):
+            raise ValueError("alpha='learn' is for two classes; give alpha a number.")
         alpha = 1.0 if isinstance(self.alpha, str) else float(self.alpha)
         learn_alpha = isinstance(self.alpha, str)
         posterior: Any
@@ -75,7 +81,7 @@ class Bridge:
             at_mode = at_mode if hasattr(at_mode, "mode") else None
         else:
             posterior = at_mode = FixedScale(float(self.scale))
-        return BoundBridge(free, self.intercept_scale**-2, posterior, at_mode, alpha, learn_alpha)
+        return BoundBridge(free, self.intercept_scale**-2, posterior, at_mode, alpha, learn_alpha, classes, rows)
 
 
 def Lasso(
@@ -97,6 +103,8 @@ class BoundBridge:
     mode_prior: ScalePrior | None
     alpha: float
     learn_alpha: bool = False
+    classes: int = 1
+    rows: int | None = None
 
     isotropic = False
 
@@ -109,17 +117,27 @@ class BoundBridge:
     def _shrunk(self) -> Any:
         return np.flatnonzero(~self.free)
 
+    @cached_property
+    def _size(self) -> int:
+        """Dimensions that are shrunk."""
+        return dimensions(~self.free, self.classes)
+
     def _log_constant(self, alpha: float) -> float:
-        """Normaliser without the scale: r times -log(2 Gamma(1 + 1/alpha)), and that of the free coefficients."""
-        n_free = len(self.free) - len(self._shrunk)
-        own = -len(self._shrunk) * (math.log(2.0) + math.lgamma(1.0 + 1.0 / alpha))
+        """Normaliser without the scale: that of every variable, and that of the free coefficients."""
+        n_free = dimensions(self.free, self.classes)
+        own = len(self._shrunk) // self.classes * _log_normaliser(alpha, self.classes)
         return own + 0.5 * n_free * (math.log(self.flat) - _LOG_2PI)
 
     def _message(
-        self, solve: Callable[[float, float, float], tuple[float, float]], energy: Array, slope: Array, moment: Array
+        self,
+        solve: Callable[[float, float, float], tuple[float, float]],
+        size: int,
+        energy: Array,
+        slope: Array,
+        moment: Array,
     ) -> PriorMessage:
-        """Precision ``rho slope`` with rho = scale^-alpha solved from the total energy."""
-        rho, bound = solve(float(energy.sum()), len(self._shrunk) / self.alpha, self.alpha)
+        """Precision ``rho slope`` with rho = scale^-alpha solved from the total energy of ``size`` dimensions."""
+        rho, bound = solve(float(energy.sum()), size / self.alpha, self.alpha)
         precision = np.full(len(self.free), self.flat)
         precision[self._shrunk] = np.minimum(rho * slope, _LARGEST)
         bound += self._log_constant(self.alpha) - 0.5 * self.flat * float(moment[self.free].sum())
@@ -135,7 +153,11 @@ class BoundBridge:
         moment = mean * mean + var
         m = np.maximum(moment[self._shrunk], _SMALLEST)
         return self._message(
-            self.scale_prior.expect_power, m ** (0.5 * self.alpha), self.alpha * m ** (0.5 * self.alpha - 1.0), moment
+            self.scale_prior.expect_power,
+            self._size,
+            m ** (0.5 * self.alpha),
+            self.alpha * m ** (0.5 * self.alpha - 1.0),
+            moment,
         )
 
     def gaussian(self, mean: Array, var: Array) -> PriorMessage:
@@ -154,7 +176,7 @@ class BoundBridge:
         unit = k * a * v ** (0.5 * a - 1.0)
         slope = unit * hyp1f1(1.0 - 0.5 * a, 0.5, -x)  # twice dE/dvar
         steep = np.where(x < 1e6, unit * m * hyp1f1(1.0 - 0.5 * a, 1.5, -x), a * np.sign(m) * np.abs(m) ** (a - 1.0))
-        message = self._message(self.scale_prior.expect_power, energy, np.maximum(slope, 0.0), mean * mean + var)
+        message = self._message(self.scale_prior.expect_power, self._size, energy, np.maximum(slope, 0.0), mean * mean + var)
         rho = message.values["scale"] ** -a
         linear = np.zeros(len(self.free))
         linear[self._shrunk] = message.precision[self._shrunk] * m - rho * steep
@@ -168,7 +190,10 @@ class BoundBridge:
             )
         size = np.maximum(np.abs(beta[self._shrunk]), _SMALLEST)
         slope = np.minimum(self.alpha * size ** (self.alpha - 2.0), _LARGEST)
-        return self._message(self.mode_prior.mode_power, size**self.alpha, slope, beta * beta)
+        # n rows hold at most n coefficients away from zero; the others say nothing about the scale
+        n_free = dimensions(self.free, self.classes)
+        seen = self._size if self.rows is None else min(self._size, max(self.rows - n_free, 1))
+        return self._message(self.mode_prior.mode_power, seen, size**self.alpha, slope, beta * beta)
 
     def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
         """Exponent and scale with the local scales integrated out, then the local scales: a block draw."""
@@ -178,7 +203,7 @@ class BoundBridge:
             alpha = slice_step(rng, lambda a: self._log_alpha(a, size), alpha, width=0.5)
         if self.scale_prior.learned:
             energy = float((size**alpha).sum())
-            scale = self.scale_prior.draw_power(rng, energy, len(size) / alpha, alpha, scale)
+            scale = self.scale_prior.draw_power(rng, energy, self._size / alpha, alpha, scale)
         precision = np.full(len(self.free), self.flat)
         local = tilted_stable(rng, size / scale, alpha)  # 1/omega
         precision[self._shrunk] = np.minimum(local / scale**2, _LARGEST)
@@ -194,7 +219,7 @@ class BoundBridge:
 
     def logpdf(self, state: PriorState, beta: Array) -> float:
         alpha = state.values.get("alpha", self.alpha)
-        own = -len(self._shrunk) * math.log(state.values["scale"]) + self._log_constant(alpha)
+        own = -self._size * math.log(state.values["scale"]) + self._log_constant(alpha)
         return own + self.along(state, beta)(0.0)
 
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
@@ -218,6 +243,15 @@ class BoundBridge:
         fixed = FixedScale(scale)
         return replace(self, scale_prior=fixed, mode_prior=fixed)
 
+    def heated(self, scale: float, temperature: float) -> BoundBridge:
+        """The density at this scale raised to the power 1/temperature."""
+        fixed = self.at_scale(scale * temperature ** (1.0 / self.alpha))
+        return replace(fixed, flat=self.flat / temperature)
+
+    def toll(self, beta: Array, scale: float) -> Array:
+        """Negative log density of shrunk coefficients, each by itself, up to a constant."""
+        return np.abs(beta / scale) ** self.alpha
+
     def penalty(self, scale: float) -> tuple[Array, Array] | None:
         """Quadratic precision and rate of |beta| of the negative log density, where it is of that form."""
         if self.alpha == 2.0:
@@ -225,3 +259,15 @@ class BoundBridge:
         if self.alpha != 1.0:
             return None
         return np.where(self.free, self.flat, 0.0), np.where(self.free, 0.0, 1.0 / scale)
+
+
+def _log_normaliser(alpha: float, k: int) -> float:
+    """Log of 1 over the integral of ``exp(-sum |b_r|^alpha)`` over one coefficient, or over k that sum to zero.
+
+    Over k it is ``sqrt(k)/(2 pi)`` times the integral of the k-th power of the Fourier transform: closed at alpha = 1
+    and 2. Between, where nothing that is learned depends on it, k - 1 independent coefficients stand in.
+    """
+    if k > 1 and alpha == 1.0:
+        integral = 0.5 * math.log(k / math.pi) + (k - 1.0) * math.log(2.0)
+        return math.lgamma(k) - math.lgamma(k - 0.5) - integral
+    return -max(k - 1, 1) * (math.log(2.0) + math.lgamma(1.0 + 1.0 / alpha))

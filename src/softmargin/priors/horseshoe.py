@@ -13,7 +13,7 @@ from scipy.special import exp1, gammaln
 
 from softmargin.designs.base import Array
 from softmargin.execution.variates import reciprocal_horseshoe, slice_step
-from softmargin.priors.base import Flags, PriorMessage, PriorState
+from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Horseshoe"]
@@ -47,12 +47,16 @@ class Horseshoe:
     def __post_init__(self) -> None:
         check_scale("Horseshoe", self.scale, self.intercept_scale)
 
-    def bind(self, free: Flags, rows: int | None = None) -> BoundHorseshoe:
-        """Attach the prior to coefficients; ``free`` marks the intercept."""
+    def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> BoundHorseshoe:
+        """Attach the prior to coefficients.
+
+        ``free`` marks the intercept, and with several ``classes`` the coefficients are that many blocks which sum to
+        zero; the log density then lacks a constant that nothing learned depends on.
+        """
         prior: Any = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
         if not isinstance(self.scale, str):
             prior = FixedScale(float(self.scale))
-        return BoundHorseshoe(free, self.intercept_scale**-2, prior)
+        return BoundHorseshoe(free, self.intercept_scale**-2, prior, classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +66,18 @@ class BoundHorseshoe:
     free: Flags
     flat: float
     scale_prior: ScalePrior
+    classes: int = 1
 
     isotropic = False
 
     @cached_property
     def _shrunk(self) -> Any:
         return np.flatnonzero(~self.free)
+
+    @cached_property
+    def _lost(self) -> int:
+        """How many more coefficients are shrunk than dimensions."""
+        return len(self._shrunk) - dimensions(~self.free, self.classes)
 
     def _precision(self, shrunk: Array) -> Array:
         precision = np.full(len(self.free), self.flat)
@@ -85,9 +95,9 @@ class BoundHorseshoe:
         are alternated, which raises the bound, until it stands still.
         """
         moment = mean * mean + var
-        m, r = np.maximum(moment[self._shrunk], _SMALLEST), len(self._shrunk)
+        m, r = np.maximum(moment[self._shrunk], _SMALLEST), len(self._shrunk) - self._lost
         tau, bound = self.scale_prior.expect(float(m.sum()), r) if r else (1.0, 0.0)
-        local = np.ones(r)
+        local = np.ones(len(m))
         for _ in range(200):
             local, log_local = _local(0.5 * tau * m)
             new, bound = self.scale_prior.expect(float(local @ m), r) if r else (1.0, 0.0)
@@ -97,10 +107,10 @@ class BoundHorseshoe:
             tau = new
             if done:
                 break
-        n_free = len(self.free) - r
+        n_free = dimensions(self.free, self.classes)
         bound += 0.5 * n_free * math.log(self.flat) - 0.5 * self.flat * float(moment[self.free].sum())
         message = self._precision(tau * local)
-        return PriorMessage(message, bound - 0.5 * len(self.free) * _LOG_2PI, {"scale": tau**-0.5})
+        return PriorMessage(message, bound - 0.5 * (r + n_free) * _LOG_2PI, {"scale": tau**-0.5})
 
     gaussian = expect  # given the local scales the log density is quadratic
 
@@ -111,7 +121,9 @@ class BoundHorseshoe:
         if self.scale_prior.learned:
 
             def log_posterior(l: float) -> float:
-                return self.scale_prior.log_density(l) + _log_density(square, l) if abs(l) < 300.0 else -math.inf
+                if abs(l) >= 300.0:
+                    return -math.inf
+                return self.scale_prior.log_density(l) + _log_density(square, l) + self._lost * l
 
             width = 2.0 / math.sqrt(len(square) + 1.0)
             scale = math.exp(slice_step(rng, log_posterior, math.log(scale), width=width))
@@ -119,8 +131,9 @@ class BoundHorseshoe:
         return PriorState(self._precision(local / scale**2), {"scale": scale})
 
     def logpdf(self, state: PriorState, beta: Array) -> float:
-        n_free = len(self.free) - len(self._shrunk)
-        return 0.5 * n_free * (math.log(self.flat) - _LOG_2PI) + self.along(state, beta)(0.0)
+        n_free = dimensions(self.free, self.classes)
+        own = self._lost * math.log(state.values["scale"]) + self.along(state, beta)(0.0)
+        return 0.5 * n_free * (math.log(self.flat) - _LOG_2PI) + own
 
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
         square, l = np.maximum(beta[self._shrunk] ** 2, _SMALLEST), math.log(state.values["scale"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.designs.base import Array
-from softmargin.priors.base import Flags, PriorMessage, PriorState
+from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Ridge"]
@@ -54,17 +54,21 @@ class Ridge:
         """Whether the scale is learned."""
         return isinstance(self.scale, str)
 
-    def bind(self, free: Flags, rows: int | None = None) -> BoundRidge:
-        """Attach the prior to coefficients; ``free`` marks the intercept, ``rows`` counts the data."""
+    def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> BoundRidge:
+        """Attach the prior to coefficients.
+
+        ``free`` marks the intercept, ``rows`` counts the data, and with several ``classes`` the coefficients are that
+        many blocks which sum to zero.
+        """
         if not isinstance(self.scale, str):
             fixed = FixedScale(float(self.scale))
-            return BoundRidge(free, self.intercept_scale**-2, fixed, fixed, rows)
+            return BoundRidge(free, self.intercept_scale**-2, fixed, fixed, rows, classes)
         default = self.hyperprior is None
         posterior: Any = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
         at_mode: Any = InverseGamma(2.0, 1.0) if default else self.hyperprior
         if not hasattr(at_mode, "mode"):
             at_mode = None
-        return BoundRidge(free, self.intercept_scale**-2, posterior, at_mode, rows)
+        return BoundRidge(free, self.intercept_scale**-2, posterior, at_mode, rows, classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +80,7 @@ class BoundRidge:
     scale_prior: ScalePrior
     mode_prior: ScalePrior | None
     rows: int | None = None
+    classes: int = 1
 
     isotropic = True
 
@@ -85,7 +90,7 @@ class BoundRidge:
 
     @cached_property
     def _sizes(self) -> tuple[int, int]:
-        return int((~self.free).sum()), int(self.free.sum())
+        return dimensions(~self.free, self.classes), dimensions(self.free, self.classes)
 
     def _precision(self, tau: float) -> Array:
         precision = np.full(len(self.free), tau)
@@ -127,8 +132,9 @@ class BoundRidge:
         return PriorState(self._precision(tau), {"scale": tau**-0.5})
 
     def logpdf(self, state: PriorState, beta: Array) -> float:
-        square = float(state.precision @ (beta * beta))
-        return 0.5 * (float(np.log(state.precision).sum()) - square - len(beta) * _LOG_2PI)
+        (r, n_free), square = self._sizes, float(state.precision @ (beta * beta))
+        log_precision = n_free * math.log(self.flat) - 2.0 * r * math.log(state.values["scale"])
+        return 0.5 * (log_precision - square - (r + n_free) * _LOG_2PI)
 
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
         half = 0.5 * float(state.precision @ (beta * beta))
@@ -147,6 +153,11 @@ class BoundRidge:
     def at_scale(self, scale: float) -> BoundRidge:
         fixed = FixedScale(scale)
         return replace(self, scale_prior=fixed, mode_prior=fixed)
+
+    def heated(self, scale: float, temperature: float) -> BoundRidge:
+        """The density at this scale raised to the power 1/temperature."""
+        fixed = self.at_scale(scale * math.sqrt(temperature))
+        return replace(fixed, flat=self.flat / temperature)
 
     def penalty(self, scale: float) -> tuple[Array, Array]:
         """Quadratic precision and rate of |beta| of the negative log density."""

@@ -7,7 +7,8 @@ Each works from two numbers: ``E``, the (expected) sum of squares of the coeffic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Real
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from softmargin.execution.variates import slice_step
 
-__all__ = ["FixedScale", "HalfCauchy", "InverseGamma", "ScalePrior", "check_scale"]
+__all__ = ["FixedScale", "HalfCauchy", "HalfT", "InverseGamma", "ScalePrior", "check_scale"]
 
 
 def check_scale(owner: str, scale: Any, intercept_scale: Any) -> None:
@@ -95,30 +96,46 @@ class FixedScale:
         return 0.0
 
 
-@dataclass(frozen=True)
-class HalfCauchy:
-    """``nu ~ half-Cauchy(scale)``, density proportional to ``1/(1 + nu^2/scale^2)``.
+def _log1p_exp(x: float) -> float:
+    """``log(1 + e^x)`` without overflow."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
-    Written as ``nu^2 | t ~ IG(1/2, 1/t), t ~ IG(1/2, 1/scale^2)`` its mean-field densities have their joint fixed
+
+@dataclass(frozen=True)
+class HalfT:
+    """``nu`` half-t with ``df`` degrees of freedom, density proportional to ``(1 + nu^2/(df scale^2))^(-(df + 1)/2)``.
+
+    Written as ``nu^2 | t ~ IG(df/2, df/t), t ~ IG(1/2, 1/scale^2)`` its mean-field densities have their joint fixed
     point in closed form. The joint mode with the coefficients degenerates at zero, so there is no ``mode``.
     """
 
     scale: float = 1.0
+    df: float = 4.0
     learned = True
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
-            raise ValueError(f"HalfCauchy needs a positive scale; got {self.scale!r}.")
+            raise ValueError(f"{type(self).__name__} needs a positive scale; got {self.scale!r}.")
+        if not 0 < self.df < math.inf:
+            raise ValueError(f"{type(self).__name__} needs positive degrees of freedom; got {self.df!r}.")
+
+    @cached_property
+    def _constant(self) -> float:
+        """Logarithm of the density of log nu where it crosses its scale, without the part that varies."""
+        own = math.lgamma(0.5 * (self.df + 1.0)) - math.lgamma(0.5 * self.df)
+        return math.log(2.0) + own - 0.5 * math.log(self.df * math.pi)
 
     def expect(self, E: float, r: float) -> tuple[float, float]:
-        shape, q, e = 0.5 * (r + 1), self.scale**-2, max(0.5 * E, 1e-300)
-        # E tau is the positive root of e x^2 + b x - shape q = 0, in the form without cancellation
-        b = 1.0 + q * e - shape
-        root = math.sqrt(b * b + 4.0 * e * shape * q)
-        tau = 2.0 * shape * q / (b + root) if b > 0.0 else (root - b) / (2.0 * e)
-        inverse_t = 1.0 / (tau + q)
-        bound = -math.log(math.pi) + 0.5 * math.log(q) - shape * math.log(inverse_t + e) + math.lgamma(shape)
-        return tau, bound - math.log(tau + q) + tau * inverse_t
+        df, q, e = self.df, self.scale**-2, max(0.5 * E, 1e-300)
+        shape, other = 0.5 * (r + df), 0.5 * (df + 1.0)
+        # E tau is the positive root of df e x^2 + b x - shape q = 0, in the form without cancellation
+        b = df * (other - shape) + q * e
+        root = math.sqrt(b * b + 4.0 * df * e * shape * q)
+        tau = 2.0 * shape * q / (b + root) if b > 0.0 else (root - b) / (2.0 * df * e)
+        inverse_t = other / (df * tau + q)
+        bound = 0.5 * (df * math.log(df) + math.log(q)) - math.lgamma(0.5 * df) - math.lgamma(0.5)
+        bound += math.lgamma(shape) - shape * math.log(df * inverse_t + e)
+        return tau, bound + math.lgamma(other) - other * math.log(df * tau + q) + df * tau * inverse_t
 
     def draw(self, rng: np.random.Generator, E: float, r: int, tau: float) -> float:
         def log_posterior(log_scale: float) -> float:
@@ -131,16 +148,15 @@ class HalfCauchy:
 
     def log_density(self, log_scale: float) -> float:
         ratio = log_scale - math.log(self.scale)
-        # log(2/pi) - log(1 + e^(2 ratio)) + ratio, safe for large ratios
-        return math.log(2.0 / math.pi) - abs(ratio) - math.log1p(math.exp(-2.0 * abs(ratio)))
+        return self._constant + ratio - 0.5 * (self.df + 1.0) * _log1p_exp(2.0 * ratio - math.log(self.df))
 
     def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
         """One-dimensional quadrature over log nu; the integrand is log-concave."""
-        l, prior = self._mode(e, m, kappa), math.log(self.scale)
-        curvature = kappa * kappa * e * math.exp(-kappa * l) + 1.0 / math.cosh(min(abs(l - prior), 300.0)) ** 2
+        l, prior = self._mode(e, m, kappa), math.log(self.scale) + 0.5 * math.log(self.df)
+        curvature = kappa * kappa * e * math.exp(-kappa * l) + self._bend(l - prior)
         sd = 1.0 / math.sqrt(curvature)
         # to the right the integrand decays like exp(-(kappa m - 1) l) up to the prior's scale, then faster
-        fast = max(l + 10.0 * sd, prior) + 45.0 / (kappa * m + 1.0)
+        fast = max(l + 10.0 * sd, prior) + 45.0 / (kappa * m + self.df)
         slow = l + max(10.0 * sd, 45.0 / (kappa * m - 1.0)) if kappa * m > 1.0 else math.inf
         high = min(fast, max(slow, l + 10.0 * sd))
         low = max(l - 10.0 * sd, (math.log(max(e, 1e-290)) - math.log(m + 750.0)) / kappa)
@@ -149,21 +165,25 @@ class HalfCauchy:
         step = grid[1] - grid[0]
         ratio = grid - math.log(self.scale)
         rho = np.exp(-kappa * grid)
-        values = math.log(2.0 / math.pi) - np.abs(ratio) - np.log1p(np.exp(-2.0 * np.abs(ratio)))
+        values = self._constant + ratio - 0.5 * (self.df + 1.0) * np.logaddexp(0.0, 2.0 * ratio - math.log(self.df))
         values += -kappa * m * grid - rho * e
         top = float(values.max())
         weight = np.exp(values - top)
         total = float(weight.sum())
         return float(weight @ rho) / total, top + math.log(total * step)
 
+    def _bend(self, distance: float) -> float:
+        """Minus the second derivative of the log density of log nu, at this distance from where its tail begins."""
+        return 0.5 * (self.df + 1.0) / math.cosh(min(abs(distance), 300.0)) ** 2
+
     def _mode(self, e: float, m: float, kappa: float) -> float:
         """Mode of ``-kappa m l - e exp(-kappa l) + log_density(l)`` by safeguarded Newton steps."""
         e = max(e, 1e-290)
-        l = math.log(e / m) / kappa if m > 0 else 0.0
+        l, tail = math.log(e / m) / kappa if m > 0 else 0.0, math.log(self.scale) + 0.5 * math.log(self.df)
         for _ in range(60):
-            power, ratio = kappa * e * math.exp(min(-kappa * l, 600.0)), l - math.log(self.scale)
-            slope = -kappa * m + power - math.tanh(ratio)
-            step = slope / (kappa * power + 1.0 / math.cosh(min(abs(ratio), 300.0)) ** 2)
+            power, ratio = kappa * e * math.exp(min(-kappa * l, 600.0)), l - tail
+            slope = -kappa * m + power + 1.0 - 0.5 * (self.df + 1.0) * (1.0 + math.tanh(ratio))
+            step = slope / (kappa * power + self._bend(ratio))
             step = min(max(step, -2.0), 2.0)
             l += step
             if abs(step) < 1e-8:
@@ -181,6 +201,13 @@ class HalfCauchy:
 
     def log_density_power(self, log_scale: float, kappa: float) -> float:
         return self.log_density(log_scale)
+
+
+@dataclass(frozen=True)
+class HalfCauchy(HalfT):
+    """``nu ~ half-Cauchy(scale)``, density proportional to ``1/(1 + nu^2/scale^2)``: the half-t with one degree."""
+
+    df: float = field(default=1.0, init=False, repr=False)
 
 
 @dataclass(frozen=True)

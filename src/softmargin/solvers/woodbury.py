@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg.lapack import dpotrs
 
 from softmargin.designs.base import Array, Design
 from softmargin.solvers.gaussian import Gaussian
@@ -40,20 +39,20 @@ class WoodburyGaussian:
         B *= s[:, None]
         B.flat[:: len(s) + 1] += 1.0
         small = Gaussian.from_precision(B, np.zeros(len(s)))
-        partial = cls(design, s, variance, small, 1.0, np.zeros(len(variance)), precision, linear)
-        if lead:
-            coupling = design.rmatvec(w)[1:]
-            cross = partial._slopes(coupling)
-            corner = float(w.sum()) + float(precision[0]) - float(coupling @ cross)
-            partial = cls(design, s, variance, small, corner, cross, precision, linear)
-        return cls(design, s, variance, small, partial.corner, partial.cross, precision, partial.solve(linear))
+        cross, corner = np.zeros(len(variance)), 1.0
+        if lead:  # s'B^-1 s rather than a difference of large sums
+            inner = small.solve(s)
+            cross = variance * design.rmatvec(s * inner)[1:]
+            corner = float(s @ inner) + float(precision[0])
+        partial = cls(design, s, variance, small, corner, cross, precision, linear)
+        return replace(partial, mean=partial.solve(linear))
 
     def _slopes(self, rhs: Array) -> Array:
         """``(X_1'WX_1 + D_1)^-1 rhs`` over the slopes."""
         lead = int(self.design.intercept)
         start = rhs * self.variance
         f = self.design.matvec(np.concatenate((np.zeros(lead), start))) * self.s
-        f = self.small.unit * dpotrs(self.small.factor, self.small.unit * f, lower=1)[0] * self.s
+        f = self.small.solve(f) * self.s
         return start - self.variance * self.design.rmatvec(f)[lead:]
 
     def solve(self, rhs: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Pictures of a fitted model: coefficients with intervals, reliability, predictions with their spread."""
+"""Coefficients with intervals, reliability, predictions with their spread."""
 
 from __future__ import annotations
 
@@ -8,42 +8,22 @@ from typing import Any
 import numpy as np
 
 from softmargin.designs.base import Array
+from softmargin.plots.style import (
+    BLUE,
+    INK,
+    RED,
+    SERIES,
+    directions,
+    effect,
+    finish,
+    need_matplotlib,
+    new_axes,
+    spreads,
+)
 
 __all__ = ["calibration", "coefficients", "demo_figure", "probabilities"]
 
-# Okabe and Ito's palette: distinct for colour-blind readers and in grey
-_BLUE, _RED, _GREY, _INK = "#0072B2", "#D55E00", "#8A8A8A", "#222222"
-_SERIES = (("#009E73", "o", "-"), ("#E69F00", "s", "--"), ("#CC79A7", "D", "-."), ("#56B4E9", "^", ":"))
 _COPIES = 200  # simulated data sets behind the band of a reliability diagram
-
-
-def _need_matplotlib(what: str) -> None:
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"{what} needs matplotlib: pip install 'softmargin[plot]'.") from error
-
-
-def _axes(what: str, ax: Any, size: tuple[float, float]) -> Any:
-    """The axes given, or new ones."""
-    _need_matplotlib(what)
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots(figsize=size, layout="constrained")[1]
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(_GREY)
-    ax.tick_params(colors=_INK, labelsize=9, length=3, color=_GREY)
-    return ax
-
-
-def _finish(ax: Any, x: str, y: str) -> None:
-    ax.grid(color=_GREY, alpha=0.25, lw=0.6)
-    ax.set_axisbelow(True)
-    ax.set_xlabel(x, fontsize=9.5)
-    ax.set_ylabel(y, fontsize=9.5)
 
 
 def coefficients(model: Any, ax: Any = None, top: int = 20, *, level: float = 0.95) -> Any:
@@ -68,12 +48,12 @@ def coefficients(model: Any, ax: Any = None, top: int = 20, *, level: float = 0.
     -------
     matplotlib axes
     """
+    negative, positive = directions("plots.coefficients", model)
     table = model.summary(level)
     names = [str(name) for name in table.index if name != "Intercept"]
     table = table[table.index != "Intercept"]
-    ax = _axes("plots.coefficients", ax, (6.0, 0.9 + 0.26 * min(top, len(names))))
-    unit = np.zeros(len(names))
-    unit[model.posterior_.columns.keep] = 1.0 / model.posterior_.columns.scale
+    ax = new_axes("plots.coefficients", ax, (6.0, 0.9 + 0.26 * min(top, len(names))))
+    unit = spreads(model)
     mean = table["mean"].to_numpy() * unit
     spread = "sd" in table
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -81,7 +61,7 @@ def coefficients(model: Any, ax: Any = None, top: int = 20, *, level: float = 0.
     chosen = np.argsort(-distance, kind="stable")[:top]
     chosen = chosen[np.argsort(mean[chosen], kind="stable")]
     place = np.arange(len(chosen))
-    colour = np.where(mean[chosen] > 0, _RED, _BLUE)
+    colour = np.where(mean[chosen] > 0, RED, BLUE)
     away = np.ones(len(chosen), dtype=bool)
     if spread:
         lower, upper = (table[end].to_numpy()[chosen] * unit[chosen] for end in ("lower", "upper"))
@@ -89,12 +69,11 @@ def coefficients(model: Any, ax: Any = None, top: int = 20, *, level: float = 0.
         ax.hlines(place, lower, upper, colors=colour, lw=2.2, alpha=0.55, capstyle="round", zorder=2)
     face = [shade if filled else "white" for shade, filled in zip(colour, away, strict=True)]
     ax.scatter(mean[chosen], place, s=30, c=face, edgecolors=colour, linewidths=1.4, zorder=3)
-    ax.axvline(0.0, color=_INK, lw=0.8, zorder=1)
+    ax.axvline(0.0, color=INK, lw=0.8, zorder=1)
     ax.set_yticks(place, [names[j] for j in chosen])
     ax.set_ylim(-0.7, len(chosen) - 0.3)
     ax.tick_params(axis="y", length=0)
-    per = "one sd of the column" if model.standardize else "one unit of the column"
-    _finish(ax, f"change of f for {per}\n← {model.classes_[0]}      {model.classes_[1]} →", "")
+    finish(ax, f"{effect(model)}\n← {negative}      {positive} →", "")
     ax.grid(visible=False, axis="y")
     return ax
 
@@ -129,11 +108,11 @@ def calibration(models: Mapping[str, Any], X: Any, y: Any, ax: Any = None) -> An
     if len(classes) != 2:
         raise ValueError(f"calibration needs two classes in y; got {len(classes)}.")
     occurred = (np.asarray(y) == classes[1]).astype(float)
-    ax = _axes("plots.calibration", ax, (4.4, 4.2))
-    ax.plot([0, 1], [0, 1], color=_INK, lw=0.8, zorder=1)
+    ax = new_axes("plots.calibration", ax, (4.4, 4.2))
+    ax.plot([0, 1], [0, 1], color=INK, lw=0.8, zorder=1)
     for number, (name, model) in enumerate(models.items()):
         p = _second_class(model, X, len(occurred))
-        colour, marker, line = _SERIES[number % len(_SERIES)]
+        colour, marker, line = SERIES[number % len(SERIES)]
         if number == 0:
             grid, low, high = _band(p)
             ax.fill_between(grid, low, high, color=colour, alpha=0.16, lw=0, zorder=1)
@@ -143,7 +122,7 @@ def calibration(models: Mapping[str, Any], X: Any, y: Any, ax: Any = None) -> An
         ax.scatter(where, share, s=size, c=colour, marker=marker, edgecolors="white", linewidths=0.7, zorder=4)
         ax.plot([], [], color=colour, ls=line, lw=1.5, marker=marker, ms=6, mec="white", label=name)
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-    _finish(ax, f"predicted probability of {classes[1]}", f"share of {classes[1]}")
+    finish(ax, f"predicted probability of {classes[1]}", f"share of {classes[1]}")
     ax.legend(frameon=False, fontsize=8.5, loc="upper left", borderaxespad=0.2, handlelength=2.4)
     return ax
 
@@ -193,11 +172,11 @@ def probabilities(model: Any, X: Any, y: Any, ax: Any = None) -> Any:
     """
     f, sd = model.decision_function(X, return_std=True)
     p, y = model.predict_proba(X)[:, 1], np.asarray(y)
-    ax = _axes("plots.probabilities", ax, (5.0, 4.0))
+    ax = new_axes("plots.probabilities", ax, (5.0, 4.0))
     ax.set_xscale("asinh", linear_width=1.0)  # rows far from the boundary do not squeeze those near it
     reach = float((np.abs(f) + 1.96 * sd).max())
-    ax.axhline(0.5, color=_INK, lw=0.8, zorder=1)
-    for label, colour, marker in zip(model.classes_, (_BLUE, _RED), ("o", "^"), strict=True):
+    ax.axhline(0.5, color=INK, lw=0.8, zorder=1)
+    for label, colour, marker in zip(model.classes_, (BLUE, RED), ("o", "^"), strict=True):
         rows = y == label
         ax.hlines(p[rows], (f - 1.96 * sd)[rows], (f + 1.96 * sd)[rows], colors=colour, lw=1.0, alpha=0.25, zorder=2)
         style = {"c": colour, "marker": marker, "edgecolors": "white", "linewidths": 0.5}
@@ -206,7 +185,7 @@ def probabilities(model: Any, X: Any, y: Any, ax: Any = None) -> Any:
     ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
     ax.set_xticks([], minor=True)
     ax.set(xlim=(-reach, reach), ylim=(-0.04, 1.04))
-    _finish(ax, "f, with its 95 % interval", f"predicted probability of {model.classes_[1]}")
+    finish(ax, "f, with its 95 % interval", f"predicted probability of {model.classes_[1]}")
     ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(0.0, 0.8), handletextpad=0.2)
     return ax
 
@@ -230,7 +209,7 @@ def demo_figure(model: Any, others: Mapping[str, Any], X: Any, y: Any, *, top: i
     matplotlib figure
         Not attached to a window: ``figure.savefig(path)`` writes it.
     """
-    _need_matplotlib("plots.demo_figure")
+    need_matplotlib("plots.demo_figure")
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -242,5 +221,5 @@ def demo_figure(model: Any, others: Mapping[str, Any], X: Any, y: Any, *, top: i
     probabilities(model, X, y, right)
     titles = ("Which columns matter, and how surely", "Are the probabilities right?", "How sure is each prediction?")
     for axes, title in zip((left, middle, right), titles, strict=True):
-        axes.set_title(title, fontsize=11, loc="left", color=_INK, pad=10)
+        axes.set_title(title, fontsize=11, loc="left", color=INK, pad=10)
     return figure

@@ -1,0 +1,1 @@
+"""The figures and statements of the papers, recomputed and set beside what was printed."""

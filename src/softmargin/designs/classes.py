@@ -1,0 +1,145 @@
+"""Pairs (row, class) of the multicategory hinge as rows of one design, without a copy of the columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from softmargin.designs.base import Array, Design
+
+__all__ = ["ClassDesign", "helmert", "pair_weights"]
+
+Index = np.ndarray[Any, np.dtype[np.intp]]
+
+
+def helmert(k: int) -> Array:
+    """The (k - 1) x k contrast with orthonormal rows that sum to zero."""
+    A = np.zeros((k - 1, k))
+    for s in range(1, k):
+        A[s - 1, :s], A[s - 1, s] = 1.0, -s
+        A[s - 1] /= math.sqrt(s * (s + 1.0))
+    return A
+
+
+def pair_weights(label: Index, weight: Array, costs: Array | None, k: int) -> Array:
+    """Hinge weights ``c_i L_{y_i r} / (k - 1)`` of all pairs, one row a class r; zero where r is the row's own class.
+
+    The loss ``2 c L max(f_r + 1/(k-1), 0)`` is the binary hinge with response -1, predictor ``(k - 1) f_r`` and this
+    weight. ``costs[j, r]`` is the cost of deciding r where the class is j; None is one for every error.
+    """
+    table = np.ones((k, k)) if costs is None else np.array(costs, dtype=float)
+    if table.shape != (k, k):
+        raise ValueError(f"the cost matrix must be {k} x {k}, one row and one column a class; got {table.shape}.")
+    if not (np.isfinite(table).all() and (table >= 0.0).all()):
+        raise ValueError("the cost matrix must hold finite numbers that are not negative.")
+    np.fill_diagonal(table, 0.0)
+    return np.ascontiguousarray((table[label] * weight[:, None]).T) / (k - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassDesign:
+    """Rows ``(k - 1) x_i`` in the block of class r, for pairs (i, r) in class-major order.
+
+    Coefficients are k blocks of ``base.shape[1]`` numbers. ``index`` holds the base row of every pair, increasing in
+    every class; the pairs of class r are ``start[r]`` to ``start[r + 1]``.
+    """
+
+    base: Design
+    index: Index
+    start: Index
+
+    @classmethod
+    def of(cls, base: Design, wanted: Any) -> ClassDesign:
+        """The pairs that ``wanted`` (k x n, nonzero or true) marks."""
+        wanted = np.asarray(wanted) != 0
+        index = [np.flatnonzero(row) for row in wanted]
+        return cls(base, np.concatenate(index), np.concatenate(([0], np.cumsum([len(i) for i in index]))))
+
+    @property
+    def k(self) -> int:
+        """Number of classes."""
+        return len(self.start) - 1
+
+    @property
+    def pair_class(self) -> Index:
+        """The class of every pair."""
+        return np.repeat(np.arange(self.k), np.diff(self.start))
+
+    @property
+    def intercept(self) -> bool:
+        """No single column of ones stands in front: every class has its own."""
+        return False
+
+    @property
+    def free(self) -> Any:
+        """Marks the intercept of every class."""
+        return np.tile(np.arange(self.base.shape[1]) < int(self.base.intercept), self.k)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.index), self.k * self.base.shape[1]
+
+    def _parts(self, lo: int, hi: int | None) -> Iterator[tuple[int, slice, Index, int, int]]:
+        """Per class in a range of pairs: the class, its place in the range, base rows from ``first`` to ``last``."""
+        hi = len(self.index) if hi is None else hi
+        for r in range(self.k):
+            a, b = max(lo, int(self.start[r])), min(hi, int(self.start[r + 1]))
+            if a < b:
+                first, last = int(self.index[a]), int(self.index[b - 1]) + 1
+                yield r, slice(a - lo, b - lo), self.index[a:b] - first, first, last
+
+    def _scattered(self, values: Array, at: Index, size: int) -> Array:
+        """Values of pairs on a range of base rows, zero where a base row has no pair."""
+        if len(at) == size:
+            return values
+        out = np.zeros(size)
+        out[at] = values
+        return out
+
+    def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
+        q, hi = self.base.shape[1], len(self.index) if hi is None else hi
+        f = np.empty(hi - lo)
+        for r, place, at, first, last in self._parts(lo, hi):
+            f[place] = self.base.matvec(beta[r * q : (r + 1) * q], first, last)[at]
+        return f * (self.k - 1.0)
+
+    def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
+        out = np.zeros((self.k, self.base.shape[1]))
+        for r, place, at, first, last in self._parts(lo, hi):
+            out[r] = self.base.rmatvec(self._scattered(b[place], at, last - first), first, last)
+        return out.ravel() * (self.k - 1.0)
+
+    def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+        """The k diagonal blocks of ``X' diag(w) X``, stacked, and ``X' b``: the other blocks are zero."""
+        q = self.base.shape[1]
+        A, c = np.zeros((self.k, q, q)), np.zeros((self.k, q))
+        for r, place, at, first, last in self._parts(lo, hi):
+            size = last - first
+            A[r], c[r] = self.base.gram(
+                self._scattered(w[place] * (self.k - 1.0) ** 2, at, size),
+                self._scattered(b[place] * (self.k - 1.0), at, size),
+                first,
+                last,
+            )
+        return A, c.ravel()
+
+    def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
+        q, hi = self.base.shape[1], len(self.index) if hi is None else hi
+        out = np.empty(hi - lo)
+        for r, place, at, first, last in self._parts(lo, hi):
+            part = root[r * q : (r + 1) * q]
+            if part.shape[1] > q and last - first > q:  # the same covariance with fewer columns
+                part = np.ascontiguousarray(np.asarray(np.linalg.qr(part.T, mode="r")).T)
+            out[place] = self.base.row_quad(part, first, last)[at]
+        return out * (self.k - 1.0) ** 2
+
+    def rows(self, index: Any) -> Array:
+        """The given pairs as a plain dense array."""
+        index = np.asarray(index)
+        out = np.zeros((len(index), self.k, self.base.shape[1]))
+        out[np.arange(len(index)), self.pair_class[index]] = self.base.rows(self.index[index])
+        return out.reshape(len(index), -1) * (self.k - 1.0)

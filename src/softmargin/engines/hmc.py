@@ -1,0 +1,336 @@
+"""Hamiltonian Monte Carlo in the coordinates of the variational fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from softmargin.designs.base import Array
+from softmargin.engines.gaussian_vi import GaussianVI, VIState
+from softmargin.engines.gibbs import _interweave, _scale_move
+from softmargin.engines.hmc_kernels import stretch
+from softmargin.engines.hmc_rows import Motion, Outcome, Point, Rows, Trajectory, rows_for
+from softmargin.engines.hmc_scale import SharedPrior, shared_prior
+from softmargin.engines.loop import Info, run
+from softmargin.engines.model import Model
+from softmargin.execution.streams import Purpose
+from softmargin.priors.base import PriorState
+
+__all__ = ["HMC", "HMCChain", "HMCState"]
+
+_QUARTER = 0.5 * math.pi  # the angle after which a Gaussian has forgotten where it started
+_ANGLES = (1.0, 1.4)  # range of trajectories, in quarters
+_SHORT = 0.1  # share of trajectories cut at random, which leave rough spots that long ones bounce off
+_AHEAD = 32  # transitions whose random numbers are drawn together
+_PILOTS, _ROUNDS, _ROUND = 8, 4, 10  # chains, rounds and transitions that find the number of steps
+_MOST_STEPS = 64
+_ORDER = 1.4  # the error of a trajectory falls like steps^-1.4, the hinge being kinked
+_WIDTHS = (0.7, 2.5)  # of the moves of log |beta|: trajectories make the small ones
+_STUCK = 50  # rejections in a row that no healthy chain sees
+
+
+class Plan(NamedTuple):
+    """What is decided before the first step and then never changes."""
+
+    rows: Rows
+    root: Array  # of the covariance of the reference
+    centre: Array
+    origin: Array  # whitened centre
+    shared: SharedPrior
+    gram: tuple[Array, Array] | None  # X'KX and X'b of the fit, where chains move given their local precisions
+    learned: bool
+    steps: int = 4
+
+    @property
+    def kappa(self) -> float:
+        """Width of the smoothing in sds: the angle of one step."""
+        return _QUARTER * 0.5 * sum(_ANGLES) / self.steps
+
+
+class Tally(NamedTuple):
+    """Transitions made, and per chain their acceptance and the rejections in a row, now and at most."""
+
+    moves: int
+    acceptance: Array
+    idle: Array
+    longest: Array
+
+    def counted(self, moved: Outcome) -> Tally:
+        """With one more transition."""
+        idle = (self.idle + 1.0) * ~moved.accept
+        return Tally(self.moves + 1, self.acceptance + moved.probability, idle, np.maximum(self.longest, idle))
+
+
+class Noise(NamedTuple):
+    """Random numbers of a stretch of transitions: (transition, chain, ...)."""
+
+    block: int
+    momentum: Array
+    theta: Array  # angle of the trajectory
+    uniform: Array  # decides
+    stretch: Array  # normal variables of the moves of log |beta|
+    stretch_uniform: Array
+
+
+class _Integrated:
+    """A prior state whose variables are integrated out of the chain, drawn when somebody asks for them."""
+
+    def __init__(self, state: HMCState, k: int):
+        self._state, self._k = state, k
+
+    def _rng(self, cell: int) -> np.random.Generator:
+        state = self._state
+        return state.model.streams.at(Purpose.PRIOR, chain=self._k, iteration=state.iteration, cell=cell)
+
+    @cached_property
+    def values(self) -> dict[str, float]:
+        state = self._state
+        if not state.plan.learned:
+            return state.priors[self._k].values
+        hyperprior = state.model.prior.scale_prior  # type: ignore[attr-defined]
+        return {"scale": state.plan.shared.draw_scale(self._rng(0), hyperprior, state.point.beta[self._k])}
+
+    @cached_property
+    def precision(self) -> Array:
+        prior = self._state.model.prior.at_scale(self.values["scale"])
+        return prior.draw(self._rng(1), prior.start(), self._state.point.beta[self._k]).precision
+
+
+class HMCChain(NamedTuple):
+    """Where one chain stands, in the form of the other samplers."""
+
+    beta: Array
+    f: Array
+    prior: Any
+    mean: Array  # expectation of the draw over its acceptance
+    loglik: float
+
+
+@dataclass(frozen=True, eq=False)
+class HMCState:
+    """All chains; item k is the record of chain k."""
+
+    model: Model
+    plan: Plan
+    point: Point
+    mean: Array
+    motion: Motion
+    priors: tuple[PriorState, ...]
+    tally: Tally
+    noise: Noise
+    iteration: int = 0
+
+    def __len__(self) -> int:
+        return len(self.priors)
+
+    def __getitem__(self, k: int) -> HMCChain:
+        prior = self.priors[k] if self.plan.gram is not None else _Integrated(self, range(len(self))[k])
+        point = self.point
+        return HMCChain(point.beta[k], point.f[k], prior, self.mean[k], float(point.loglik[k]))
+
+    def __iter__(self) -> Iterator[HMCChain]:
+        return (self[k] for k in range(len(self)))
+
+
+@dataclass(frozen=True)
+class HMC:
+    """Chains in lock-step that follow Hamiltonian trajectories around the Gaussian variational fit.
+
+    In whitened coordinates the fit is a rotation, made exactly; what the posterior adds to it comes as kicks between
+    pieces of the rotation, from a smoothed score. Neither has to be right: a trajectory is accepted or refused by the
+    exact density, and any kick that depends on the position alone leaves that density invariant. The number of steps
+    is found by pilot chains, always the same ones, before the first step.
+
+    Where the log prior is a function of ``sum beta^2`` or ``sum |beta|`` its scale, if learned, is integrated out and
+    drawn when asked for. Other priors are drawn as in Gibbs sampling: chains move given the local precisions, and the
+    Gaussian follows them.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains.
+    scale_moves : bool
+        Whether the length of the coefficients also moves on its own where the scale is learned.
+    """
+
+    chains: int = 4
+    scale_moves: bool = True
+    needs_loss = ("gaussian", "loglik", "score")
+    needs_prior = ("gaussian", "draw", "along", "stretch")
+
+    def init(self, model: Model) -> HMCState:
+        """Fit the Gaussian, find the number of steps, and start every chain from its own draw of the Gaussian."""
+        fit: VIState = run(GaussianVI(), model, max_iter=100, tol=1e-4, inner=True).state
+        prior = PriorState(fit.prior.precision, fit.prior.values)
+        learned = model.prior.stretch(prior) is not None
+        found = shared_prior(model, prior, fit.q.mean, fit.q.var)
+        gram = None
+        if found is None:
+            nothing = np.zeros(model.size)
+            found = SharedPrior(nothing, nothing, np.zeros((1, 2)), np.zeros(2)), prior.precision
+            gram = model.blocks.gram(fit.message.w, fit.message.b)
+        shared, precision = found
+        root = shared.widened(fit.q.root, fit.q.mean, fit.q.var)
+        origin = np.linalg.lstsq(root, fit.q.mean)[0]
+        plan = Plan(rows_for(model, fit.v), root, fit.q.mean, origin, shared, gram, learned)
+        prior = prior._replace(precision=precision)
+        return _start(model, _tuned(model, plan, prior), prior, self.chains)
+
+    def step(self, model: Model, state: HMCState, iteration: int) -> tuple[HMCState, Info]:
+        """One trajectory of every chain, after the prior's own variables where they are not integrated out."""
+        plan, point, motion, priors = state.plan, state.point, state.motion, state.priors
+        noise = _noise(model, state.noise, iteration, point.q.shape, Purpose.COEFFICIENTS)
+        if plan.gram is not None:
+            point, motion, priors = self._prior_moves(model, state, iteration + 1)
+        elif plan.learned and self.scale_moves:
+            point = _stretched(model, plan, motion, point, noise, iteration % _AHEAD)
+        moved = _transition(plan, motion, point, noise, iteration % _AHEAD)
+        tally = state.tally.counted(moved)
+        new = HMCState(model, plan, moved.point, moved.mean, motion, priors, tally, noise, iteration + 1)
+        return new, Info(float(moved.point.loglik.sum()) / len(priors), math.inf)
+
+    def diagnostics(self, state: HMCState) -> dict[str, Array]:
+        """Per chain the mean acceptance, the longest run of rejections and whether that is too long; steps."""
+        tally = state.tally
+        return {
+            "acceptance": tally.acceptance / max(tally.moves, 1),
+            "longest_rejection": tally.longest,
+            "stuck": tally.longest >= _STUCK,
+            "steps": np.array(state.plan.steps),
+        }
+
+    def _prior_moves(
+        self, model: Model, state: HMCState, iteration: int
+    ) -> tuple[Point, Motion, tuple[PriorState, ...]]:
+        """Scale moves, then the prior's variables given the coefficients, chain by chain."""
+        serial, plan, point = model.serial(), state.plan, state.point
+
+        def move(k: int) -> tuple[Array, PriorState]:
+            beta, f, prior = point.beta[k], point.f[k], state.priors[k]
+            if self.scale_moves:
+                rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
+                beta, f = _scale_move(serial, rng, beta, f, prior)
+                beta, f, prior = _interweave(serial, rng, beta, f, prior)
+            rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
+            return beta, model.prior.draw(rng, prior, beta)
+
+        moved = model.blocks.parallel(move, range(len(state)))
+        beta, priors = np.stack([entry[0] for entry in moved]), tuple(entry[1] for entry in moved)
+        motion = _motion(model, plan, priors)
+        q = np.stack([_whitened(plan, motion, beta[k], k) for k in range(len(beta))])
+        return plan.rows.point(q, beta, plan.kappa), motion, priors
+
+
+def _motion(model: Model, plan: Plan, priors: tuple[PriorState, ...]) -> Motion:
+    """The prior of every chain and the Gaussian that it rotates."""
+    D, root, centre = np.stack([prior.precision for prior in priors]), plan.root[None], plan.centre[None]
+    if plan.gram is not None:
+        A, linear = plan.gram
+        gaussians = [model.space.gaussian(A.copy(), linear, row) for row in D]
+        root, centre = np.stack([g.root for g in gaussians]), np.stack([g.mean for g in gaussians])
+    spread = np.sqrt(np.einsum("ij,ij->i", plan.root, plan.root))
+    return Motion(D, plan.shared, spread, root, centre)
+
+
+def _whitened(plan: Plan, motion: Motion, beta: Array, k: int) -> Array:
+    """Coordinates of a chain's coefficients: ``root' A (beta - centre)``, A the precision of its Gaussian."""
+    assert plan.gram is not None
+    off = beta - motion.centre[k]
+    return motion.root[k].T @ (plan.gram[0] @ off + motion.precision[k] * off)
+
+
+def _stretched(model: Model, plan: Plan, motion: Motion, point: Point, noise: Noise, at: int) -> Point:
+    """Moves of the length of beta, far ones, which separable data with a learned scale need."""
+    beta, f, loglik, total = point.beta, point.f, point.loglik, np.ones(len(point.q))
+    for i, width in enumerate(_WIDTHS):
+        t, accept = width * noise.stretch[at, i], np.empty(len(total), dtype=bool)
+        g = np.exp(t)
+        ahead = plan.rows.loglik(g[:, None] * f)
+        stretch(
+            beta, loglik, ahead, t, noise.stretch_uniform[at, i], model.dimension, motion.precision,
+            motion.shared.form, accept,
+        )  # fmt: skip
+        if accept.any():
+            g = np.where(accept, g, 1.0)
+            beta, f, loglik, total = g[:, None] * beta, g[:, None] * f, np.where(accept, ahead, loglik), g * total
+    if np.all(total == 1.0):
+        return point
+    q = total[:, None] * point.q + (total[:, None] - 1.0) * plan.origin
+    return plan.rows.point(q, beta, plan.kappa)
+
+
+def _transition(plan: Plan, motion: Motion, point: Point, noise: Noise, at: int) -> Outcome:
+    """One trajectory of every chain with the given random numbers."""
+    path = Trajectory(noise.momentum[at], noise.theta[at], noise.uniform[at], plan.steps, plan.kappa)
+    return plan.rows.transition(point, motion, path)
+
+
+def _noise(
+    model: Model, old: Noise | None, iteration: int, shape: tuple[int, ...], purpose: Purpose, cell: int = 0
+) -> Noise:
+    """The random numbers of a stretch of transitions, drawn when its first transition comes."""
+    block = iteration // _AHEAD
+    if old is not None and old.block == block:
+        return old
+    chains, d = shape
+    momentum, uniform = np.empty((_AHEAD, chains, d)), np.empty((3, _AHEAD, chains))
+    far, decided = np.empty((2, _AHEAD, len(_WIDTHS), chains))
+    for k in range(chains):
+        rng = model.streams.at(purpose, chain=k, iteration=block, cell=cell)
+        momentum[:, k], uniform[:, :, k] = rng.standard_normal((_AHEAD, d)), rng.random((3, _AHEAD))
+        far[..., k], decided[..., k] = rng.standard_normal((_AHEAD, len(_WIDTHS))), rng.random((_AHEAD, len(_WIDTHS)))
+    theta = _QUARTER * (_ANGLES[0] + (_ANGLES[1] - _ANGLES[0]) * uniform[0])
+    return Noise(block, momentum, theta * np.minimum(uniform[1] / _SHORT, 1.0), uniform[2], far, decided)
+
+
+def _start(model: Model, plan: Plan, prior: PriorState, chains: int) -> HMCState:
+    """Every chain at its own draw of the reference."""
+    priors = (prior,) * chains
+    motion = _motion(model, plan, priors)
+    d = motion.root.shape[2]
+    q = np.stack([model.streams.at(Purpose.START, chain=k).standard_normal(d) for k in range(chains)])
+    beta = np.stack(
+        [motion.centre[k % len(motion.centre)] + motion.root[k % len(motion.root)] @ q[k] for k in range(chains)]
+    )
+    point = plan.rows.point(q, beta, plan.kappa)
+    nothing = np.zeros(chains)
+    noise = _noise(model, None, 0, q.shape, Purpose.COEFFICIENTS)
+    return HMCState(model, plan, point, beta, motion, priors, Tally(0, nothing, nothing, nothing), noise)
+
+
+def _tuned(model: Model, plan: Plan, prior: PriorState) -> Plan:
+    """The number of steps, from a few rounds of pilot chains."""
+    state = _start(model, plan, prior, _PILOTS)
+    point = state.point
+    for number in range(_ROUNDS):
+        noise = _noise(model, None, number * _AHEAD, point.q.shape, Purpose.START, cell=1)
+        acceptance = 0.0
+        for at in range(_ROUND):
+            moved = _transition(plan, state.motion, point, noise, at)
+            point = moved.point
+            acceptance += float(moved.probability.mean()) / _ROUND
+        plan = plan._replace(steps=_best_steps(model, plan.steps, acceptance))
+        point = plan.rows.point(point.q, point.beta, plan.kappa)  # another width of smoothing
+    return plan
+
+
+def _best_steps(model: Model, steps: int, acceptance: float) -> int:
+    """The number of steps with the most acceptance squared for its cost.
+
+    Acceptance is ``2 Phi(-d/2)`` with d falling like steps^-1.4. A transition costs its steps and a share that does
+    not depend on them: calls for small problems, the exact density for large ones.
+    """
+    d = -2.0 * float(ndtri(0.5 * min(max(acceptance, 0.01), 0.995)))
+    n, p = model.blocks.design.shape
+    product = 2e-4 * n * p  # microseconds
+    overhead = (40.0 + product) / (4.0 + product)
+    low, high = max(1, math.ceil(0.4 * steps)), min(_MOST_STEPS, math.ceil(2.5 * steps))
+    candidates = np.arange(low, high + 1)
+    expected = 2.0 * ndtr(-0.5 * d * (steps / candidates) ** _ORDER)
+    return int(candidates[np.argmax(expected**2 / (candidates + overhead))])

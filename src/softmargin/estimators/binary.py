@@ -1,0 +1,165 @@
+"""Two classes: from rows with signs to a posterior, its link, and what it says of new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from softmargin import diagnostics
+from softmargin.designs.base import Array, Design
+from softmargin.designs.standardize import Columns, design_for
+from softmargin.engines.model import Model
+from softmargin.estimators.inference import INFERENCES, Fit, Inclusion, Settings, fit_vb
+from softmargin.estimators.problem import prepare
+from softmargin.execution.blocks import one_blas_thread
+from softmargin.execution.streams import Purpose, Streams
+from softmargin.posterior import DrawsPosterior, GaussianPosterior
+from softmargin.priors.ridge import Ridge
+
+__all__ = ["Binary", "Recipe", "fit_binary", "spread_of"]
+
+_RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
+_MARGIN = 0.01  # the larger one must be better by this much
+_TRUSTED = 0.7  # largest k v up to which the leave-one-out score may choose
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the user asked for, checked; ``run`` are the lengths, tolerances and options of the engine."""
+
+    prior: Any
+    loss: Any
+    inference: str
+    learning_rate: float | str
+    solver: str = "auto"
+    run: dict[str, Any] = field(default_factory=dict)
+    names: Any = None  # of the columns
+
+
+@dataclass(frozen=True, eq=False)
+class Binary:
+    """A fitted model of two classes."""
+
+    fit: Fit
+    learning_rate: float
+
+    @property
+    def columns(self) -> Columns:
+        return self.fit.posterior.columns
+
+    def offset(self, kind: str) -> float:
+        """How far the link moves the boundary from f = 0."""
+        return self.fit.loo.b / self.fit.loo.a if kind == "calibrated" else 0.0
+
+    def design(self, X: Any) -> Design:
+        """New rows in the columns of the model."""
+        return design_for(X, self.columns)
+
+    def decision(self, X: Any, kind: str) -> Array:
+        """Posterior mean of f plus the offset of the link."""
+        with one_blas_thread():
+            return self.fit.posterior.predictor(self.design(X)) + self.offset(kind)
+
+    def positive(self, X: Any, kind: str) -> Array:
+        """Probability of the second class."""
+        with one_blas_thread():
+            f, v = self.fit.posterior.moments(self.design(X))
+        if kind == "calibrated":
+            return self.fit.loo.link.probability(f, v)
+        if kind == "pseudo":
+            return diagnostics.pseudo_probability(f, v, self.learning_rate)
+        return diagnostics.sign_probability(f, v)
+
+    def sample(self, X: Any, n: int, streams: Streams) -> Array:
+        """Draws (rows, n) of f."""
+        with one_blas_thread():
+            return spread_of(self.fit.posterior, "sample").sample(self.design(X), streams.at(Purpose.PREDICT), n)
+
+    def inclusion(self) -> Inclusion | None:
+        """Inclusion probabilities of the columns of X; zero for constant ones."""
+        if self.fit.inclusion is None:
+            return None
+
+        def by_column(values: Array) -> Array:
+            full = np.zeros((*values.shape[:-1], self.columns.n_features))
+            full[..., self.columns.keep] = values[..., int(self.columns.intercept) :]
+            return full
+
+        return Inclusion(*(by_column(part) for part in self.fit.inclusion))
+
+    def summary(self, names: list[str], level: float) -> pd.DataFrame:
+        """One row a coefficient, the intercept first where there is one."""
+        posterior = self.fit.posterior
+        if isinstance(posterior, GaussianPosterior):
+            table = posterior.table(level)
+        else:
+            coef, intercept = posterior.user_mean()
+            table = {"mean": np.concatenate(([intercept], coef))}
+        frame = pd.DataFrame(table, index=pd.Index(["Intercept", *names], name="feature"))
+        chosen = self.inclusion()
+        if chosen is not None:
+            frame["inclusion"] = np.concatenate(([1.0], chosen.chains.mean(axis=0)))
+            frame["inclusion_error"] = np.concatenate(([0.0], chosen.error))
+            frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(chosen.chains, axis=0)))
+        if isinstance(posterior, DrawsPosterior):
+            frame = frame.join(diagnostics.mixing_table(posterior, frame.index))
+        return frame if self.columns.intercept else frame.iloc[1:]
+
+
+def spread_of(posterior: Any, what: str) -> GaussianPosterior:
+    """The posterior, where it has a spread."""
+    if not isinstance(posterior, GaussianPosterior):
+        raise ValueError(
+            f"{what} needs a posterior, and inference='map' gives a point; fit with inference='vb' or 'gibbs'."
+        )
+    return posterior
+
+
+def fit_binary(
+    recipe: Recipe,
+    X: Any,
+    sign: Array,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    *,
+    streams: Streams,
+    workers: int = 1,
+    callback: Callable[[int, Any], bool] | None = None,
+) -> Binary:
+    """Fit rows with signs -1 and 1 that count ``count`` times each and weigh ``weight``."""
+    with one_blas_thread():
+        rows = (X, sign, count, weight, columns)
+        form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
+        problem = prepare(*rows, prior=recipe.prior, solver=recipe.solver, **form)
+        model = problem.model
+        settings = Settings(
+            columns, problem.coordinates, part=problem.part, weight=weight, callback=callback, **recipe.run
+        )
+        infer = INFERENCES[recipe.inference]
+        try:
+            if not isinstance(recipe.learning_rate, str):
+                rate, first = float(recipe.learning_rate), None
+            elif hasattr(model.prior, "gaussian") and model.size <= len(sign):
+                rate, first = _settled(model, settings)
+            else:  # point masses, or more columns than rows: settled under a normal prior
+                normal = prepare(*rows, prior=Ridge(), **form)
+                rate, _ = _settled(normal.model, replace(settings, coordinates=normal.coordinates))
+                normal.model.blocks.close()
+                first = None
+            return Binary(infer(model.with_weight(rate * model.c), settings, first), rate)
+        finally:
+            model.blocks.close()
+
+
+def _settled(model: Model, settings: Settings) -> tuple[float, Fit]:
+    """The learning rate that the leave-one-out scores of quick fits prefer, and its fit."""
+    quiet = replace(settings, options={}, callback=None, link_tol=1e-6)
+    low, high = (fit_vb(model.with_weight(rate * model.c), quiet) for rate in _RATES)
+    better = high.loo.objective < low.loo.objective - _MARGIN
+    chosen = int(better and high.loo.max_kv <= _TRUSTED)
+    return _RATES[chosen], (low, high)[chosen]

@@ -1,0 +1,135 @@
+"""Many classes by pairs: a model of two classes for each pair, and the probabilities that fit all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from softmargin.designs.base import Array
+from softmargin.estimators.binary import Binary, Recipe, fit_binary
+from softmargin.estimators.problem import kept_columns
+from softmargin.execution.streams import Streams
+
+__all__ = ["Pairwise", "Scores", "couple", "fit_pairwise"]
+
+_CLIP = 1e-6  # pair probabilities closer to 0 or 1 than this say nothing reliable
+_ROWS = 4096  # rows coupled at once
+
+
+class Scores(NamedTuple):
+    """Leave-one-out log loss and error of all classes together, and the largest k v."""
+
+    score: float
+    error: float
+    max_kv: float
+
+
+def couple(r: Array, k: int) -> Array:
+    """Class probabilities (n, k) from probabilities r (n, pairs) of the second class of each pair.
+
+    Minimises ``sum over pairs of (r_ji p_i - r_ij p_j)^2`` under ``sum p = 1``, one small linear system a row: the
+    second method of Wu, Lin and Weng (2004), Probability estimates for multi-class classification by pairwise
+    coupling, JMLR 5.
+    """
+    first, second = np.array(list(combinations(range(k), 2))).T
+    p = np.empty((len(r), k))
+    for lo in range(0, len(r), _ROWS):
+        part = np.clip(r[lo : lo + _ROWS], _CLIP, 1.0 - _CLIP)
+        K = np.zeros((len(part), k + 1, k + 1))
+        K[:, first, second] = K[:, second, first] = -part * (1.0 - part)
+        for number, (i, j) in enumerate(zip(first, second, strict=True)):
+            K[:, i, i] += part[:, number] ** 2
+            K[:, j, j] += (1.0 - part[:, number]) ** 2
+        K[:, k, :k] = K[:, :k, k] = 1.0
+        right = np.zeros((len(part), k + 1, 1))
+        right[:, k] = 1.0
+        p[lo : lo + _ROWS] = np.linalg.solve(K, right)[:, :k, 0]
+    p = np.maximum(p, 0.0)  # it is positive but for rounding
+    return p / p.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairwise:
+    """Fitted models of all pairs of k classes, in the order (0, 1), (0, 2), ..., (k - 2, k - 1)."""
+
+    pairs: tuple[Binary, ...]
+    k: int
+    loo: Scores
+    loo_probability: Array
+
+    def probability(self, X: Any, kind: str) -> Array:
+        """Probabilities (rows, k) of the classes."""
+        return couple(np.column_stack([pair.positive(X, kind) for pair in self.pairs]), self.k)
+
+    def decision(self, X: Any, kind: str) -> Array:
+        """Scores (rows, k): logarithms of the probabilities, centred."""
+        score = np.log(np.maximum(self.probability(X, kind), 1e-300))
+        return np.asarray(score - score.mean(axis=1, keepdims=True))
+
+    def sample(self, X: Any, n: int, streams: Streams) -> Array:
+        """Draws (rows, n, pairs) of f of every pair."""
+        drawn = [pair.sample(X, n, streams.child(number)) for number, pair in enumerate(self.pairs)]
+        return np.stack(drawn, axis=-1)
+
+    def summary(self, names: list[str], level: float, classes: Any) -> pd.DataFrame:
+        """One row a coefficient and pair."""
+        tables = {
+            f"{classes[i]} | {classes[j]}": pair.summary(names, level)
+            for (i, j), pair in zip(combinations(range(self.k), 2), self.pairs, strict=True)
+        }
+        frame = pd.concat(tables, names=["pair"]).swaplevel()
+        return frame.loc[[*(["Intercept"] if "Intercept" in frame.index else []), *names]]
+
+
+def fit_pairwise(
+    recipe: Recipe,
+    X: Any,
+    index: Any,
+    count: Array,
+    weight: Array,
+    k: int,
+    *,
+    intercept: bool,
+    standardized: bool,
+    streams: Streams,
+    workers: int = 1,
+    callback: Callable[[int, Any], bool] | None = None,
+) -> Pairwise:
+    """Fit every pair of the k classes in ``index`` on its own rows, pairs on the threads."""
+    from joblib import Parallel, delayed
+
+    def one(number: int, i: int, j: int) -> Binary:
+        rows = np.flatnonzero((index == i) | (index == j))
+        sign = np.where(index[rows] == j, 1.0, -1.0)
+        columns = kept_columns(X[rows], count[rows], intercept=intercept, standardized=standardized)
+        return fit_binary(
+            recipe,
+            X[rows],
+            sign,
+            count[rows],
+            weight[rows],
+            columns,
+            streams=streams.child(number),
+            callback=callback,
+        )
+
+    wanted = list(enumerate(combinations(range(k), 2)))
+    pairs = Parallel(n_jobs=workers, backend="threading")(delayed(one)(number, i, j) for number, (i, j) in wanted)
+    # a row's own pairs have left it out; the other pairs have never seen it
+    r = np.column_stack([pair.positive(X, "calibrated") for pair in pairs])
+    for number, (i, j) in wanted:
+        r[(index == i) | (index == j), number] = pairs[number].fit.loo_probability
+    p = couple(r, k)
+    own = p[np.arange(len(index)), index]
+    total = weight.sum()
+    scores = Scores(
+        float(weight @ -np.log(np.maximum(own, 1e-300)) / total),
+        float(weight @ (p.argmax(axis=1) != index) / total),
+        float(np.max([pair.fit.loo.max_kv for pair in pairs])),
+    )
+    return Pairwise(tuple(pairs), k, scores, p)

@@ -1,0 +1,164 @@
+"""The mode along a grid of prior scales."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_X_y
+
+from softmargin.designs.base import Array
+from softmargin.engines.loop import Progress, run
+from softmargin.engines.mode_path import ModePath
+from softmargin.engines.model import Model, require
+from softmargin.estimators.problem import kept_columns, prepare, prior_of
+from softmargin.estimators.validation import binary_labels, check_finite, check_numeric, row_weights
+from softmargin.execution.blocks import one_blas_thread
+from softmargin.execution.streams import Streams
+from softmargin.losses.hinge import Hinge
+
+__all__ = ["Path", "path"]
+
+_POINTS, _SPAN = 50, 1e3  # the default grid
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Modes at increasing scales: ``coef`` on the user's scale, ``standardized`` per sd of the column.
+
+    ``size`` counts slopes that are not zero, ``objective`` is the minimised one and ``gap`` its certified relative
+    error.
+    """
+
+    scales: Array
+    coef: Array
+    intercept: Array
+    standardized: Array
+    size: Any
+    objective: Array
+    gap: Array
+    feature_names: list[str]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a scale: intercept, slopes, size, objective and gap."""
+        frame = pd.DataFrame(self.coef, index=pd.Index(self.scales, name="scale"), columns=self.feature_names)
+        frame.insert(0, "Intercept", self.intercept)
+        return frame.assign(size=self.size, objective=self.objective, gap=self.gap)
+
+
+def path(
+    X: Any,
+    y: Any,
+    scales: Any = None,
+    *,
+    prior: Any = "lasso",
+    learning_rate: float = 1.0,
+    sample_weight: Any = None,
+    class_weight: Any = None,
+    fit_intercept: bool = True,
+    standardize: bool = True,
+    verbose: int = 0,
+) -> Path:
+    """Posterior modes along a grid of prior scales, each started from the one before.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or data frame of shape (n, p)
+        Predictors.
+    y : array of shape (n,)
+        Two labels of any type.
+    scales : array, optional
+        Prior scales. Default: 50 values over three decades, from the largest at which every slope of the lasso is
+        zero.
+    prior : {"lasso", "ridge"} or prior object, default="lasso"
+        A prior whose mode is a convex problem; its own scale is replaced by those of the grid.
+    learning_rate : float, default=1.0
+        Weight of the pseudo-likelihood.
+    sample_weight, class_weight, fit_intercept, standardize, verbose
+        As in ``BayesianSVC``.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> import softmargin
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> fits = softmargin.path(X, y, [0.003, 0.1])
+    >>> fits.size.tolist()[0] < fits.size.tolist()[1]
+    True
+    """
+    check_numeric(X)
+    names = _names(X)
+    X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False)
+    check_finite(X, names)
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate must be a positive number; got {learning_rate!r}.")
+    classes, index = binary_labels(y)
+    count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight = row_weights(count, index, classes, class_weight)
+    sign = np.where(index == 1, 1.0, -1.0)
+    used = count > 0
+    if not used.all():
+        X, sign, count, weight = X[used], sign[used], count[used], weight[used]
+    columns = kept_columns(X, count, intercept=fit_intercept, standardized=standardize)
+    with one_blas_thread():
+        streams = Streams.from_random_state(0)  # nothing is drawn
+        problem = prepare(
+            X, sign, count, learning_rate * weight, columns, prior=prior_of(prior), loss=Hinge(), streams=streams
+        )
+        model = problem.model
+        grid = _grid(model, scales)
+        order = np.argsort(grid, kind="stable")
+        engine = ModePath(grid[order])
+        require(engine, loss=model.loss, prior=model.prior)
+        outcome = run(engine, model, max_iter=len(grid), progress=Progress("path", len(grid), verbose))
+    if outcome.interrupted:
+        warnings.warn(
+            f"the path was stopped after {outcome.n_iter} of {len(grid)} scales; these are kept.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+        order = order[: outcome.n_iter]
+    back = np.argsort(order, kind="stable")
+    grid, points = grid[np.sort(order)], [outcome.state[k] for k in back]
+    beta = problem.coordinates.mean(np.array([point.beta for point in points]))
+    coef, intercept = columns.to_user(beta)
+    standardized = np.zeros_like(coef)
+    standardized[:, columns.keep] = beta[:, int(fit_intercept) :]
+    return Path(
+        grid,
+        coef,
+        np.asarray(intercept),
+        standardized,
+        np.count_nonzero(coef, axis=1),
+        np.array([point.certificate.objective for point in points]),
+        np.array([point.certificate.gap for point in points]),
+        [f"x{j}" for j in range(columns.n_features)] if names is None else [str(name) for name in names],
+    )
+
+
+def _names(X: Any) -> Any:
+    """Column names of a data frame, or None."""
+    columns = list(getattr(X, "columns", ()))
+    return columns if columns and all(isinstance(name, str) for name in columns) else None
+
+
+def _grid(model: Model, scales: Any) -> Array:
+    if scales is None:
+        # with these multipliers zero slopes are optimal up to this rate of |beta|
+        c, up = model.c, model.y > 0
+        light = min(c[up].sum(), c[~up].sum())
+        g = 2.0 * c * np.where(up, light / c[up].sum(), light / c[~up].sum())
+        top = float(np.abs(model.blocks.rmatvec(model.y * g))[~model.free].max(initial=0.0))
+        return np.asarray(np.geomspace(1.0, _SPAN, _POINTS) / max(top, 1e-300))
+    grid = np.asarray(scales, dtype=np.float64)
+    if grid.ndim != 1 or not len(grid) or not (np.isfinite(grid) & (grid > 0)).all():
+        raise ValueError("scales must be a list of positive numbers.")
+    return grid

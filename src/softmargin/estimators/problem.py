@@ -1,0 +1,100 @@
+"""From data to a model: columns standardized, coordinates chosen, parts bound to each other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.designs.base import Array, Design
+from softmargin.designs.standardize import Columns, design_for, standardize
+from softmargin.engines.model import Model, require
+from softmargin.estimators.selection import always_mask
+from softmargin.estimators.validation import check_choice
+from softmargin.execution.blocks import Blocks
+from softmargin.execution.streams import Streams
+from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.horseshoe import Horseshoe
+from softmargin.priors.laplace_zero import LaplaceZero
+from softmargin.priors.ridge import Ridge
+from softmargin.priors.spike_slab import SpikeSlab
+from softmargin.solvers.cholesky import Cholesky
+from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.dual import Dual
+
+__all__ = ["PRIORS", "SOLVERS", "Problem", "kept_columns", "prepare", "prior_of"]
+
+PRIORS: dict[str, Any] = {
+    "ridge": Ridge,
+    "lasso": Lasso,
+    "bridge": Bridge,
+    "horseshoe": Horseshoe,
+    "spike-slab": SpikeSlab,
+    "laplace-zero": LaplaceZero,
+}
+SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual}
+
+
+class Problem(NamedTuple):
+    """A model with how its coordinates relate to the user's columns; ``model.blocks.close()`` ends its threads."""
+
+    columns: Columns
+    coordinates: Coordinates
+    model: Model
+    part: Array  # share of each row's message that one observation makes
+
+
+def prior_of(prior: Any) -> Any:
+    """The prior that a name or an object stands for."""
+    if isinstance(prior, str):
+        check_choice("prior", prior, list(PRIORS))
+        return PRIORS[prior]()
+    if not hasattr(prior, "bind") or isinstance(prior, type):
+        raise ValueError(f"prior must be one of {list(PRIORS)} or a prior object; got {prior!r}.")
+    return prior
+
+
+def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool) -> Columns:
+    """The columns that vary, with their centres and scales."""
+    columns = standardize(X, count, intercept=intercept, active=standardized)
+    if not len(columns.keep) and not intercept:
+        raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
+    return columns
+
+
+def prepare(
+    X: Any,
+    sign: Array,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    *,
+    prior: Any,
+    loss: Any,
+    solver: str = "auto",
+    names: Any = None,
+    workers: int = 1,
+    streams: Streams,
+) -> Problem:
+    """The model of rows X with responses ``sign``, that count ``count`` times each and weigh ``weight``."""
+    design = design_for(X, columns)
+    coordinates = _solver(solver, design, prior).coordinates(design)
+    free = np.zeros(coordinates.design.shape[1], dtype=bool)
+    free[: int(columns.intercept)] = True
+    blocks = Blocks(coordinates.design, sign, weight, workers=workers)
+    model = Model(blocks, loss, _bound(prior, free, columns, len(sign), names), free, streams)
+    return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
+
+
+def _solver(name: str, design: Design, prior: Any) -> Any:
+    n, q = design.shape
+    wide = q > n and getattr(prior, "isotropic", False)
+    solver = SOLVERS[("dual" if wide else "cholesky") if name == "auto" else name]()
+    require(solver, loss=None, prior=prior)
+    return solver
+
+
+def _bound(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:
+    if not hasattr(prior, "always_include"):
+        return prior.bind(free, rows)
+    return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))

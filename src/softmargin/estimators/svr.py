@@ -1,0 +1,355 @@
+"""The Bayesian support vector regressor."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from softmargin import diagnostics
+from softmargin.designs.base import Array
+from softmargin.engines.noise import Noise
+from softmargin.estimators._callbacks import CallbackSupport, fit_tasks, managed
+from softmargin.estimators.binary import Binary, spread_of
+from softmargin.estimators.fresh import fresh
+from softmargin.estimators.inference import Settings
+from softmargin.estimators.notices import warn_of_fits
+from softmargin.estimators.problem import SOLVERS, kept_columns, prepare, prior_of
+from softmargin.estimators.regression import REGRESSIONS, Regression, Units, half_widths
+from softmargin.estimators.svc import _LEVEL, BayesianSVC
+from softmargin.estimators.validation import check_choice, check_finite, check_numeric
+from softmargin.execution.blocks import one_blas_thread
+from softmargin.execution.streams import Streams
+from softmargin.losses.epsilon import EpsilonInsensitive
+from softmargin.losses.squared import Squared
+from softmargin.priors.scales import HalfCauchy
+
+__all__ = ["BayesianSVR"]
+
+_LIKELIHOODS = ("epsilon-insensitive", "squared")
+_linear: Any = BayesianSVC  # methods of a linear model that do not depend on what its response is
+
+
+def check_level(level: float) -> None:
+    """Refuse what is no probability."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, as in 0.9; got {level!r}.")
+
+
+class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
+    """Support vector regression that learns its penalty and its noise, with intervals for coefficients and predictions.
+
+    Errors ``e = y - f`` have the density ``exp(-2 max(|e| - epsilon, 0)/nu)/(2 epsilon + nu)``: flat within epsilon,
+    exponential beyond. The noise level nu is learned from the normalised density, so it needs no tuning.
+
+    Parameters
+    ----------
+    prior : str or prior object, default="ridge"
+        "ridge", "lasso", "bridge" or "horseshoe", or a prior object with a scale of your choice.
+    inference : {"vb", "map", "meanfield", "gibbs"}, default="vb"
+        "vb" is the best Gaussian approximation, "map" the posterior mode, "meanfield" the approximation of Luts and
+        Ormerod (2014), "gibbs" exact draws.
+    likelihood : {"epsilon-insensitive", "squared"}, default="epsilon-insensitive"
+        The loss; "squared" is normal noise with standard deviation nu.
+    epsilon : float or "learn", default="learn"
+        Half width of the band in which errors cost nothing, in standard deviations of y if ``standardize``. "learn"
+        fits it to the shape of the errors (zero for Laplace errors, about one standard deviation for normal ones),
+        which is what makes intervals cover as they should; "vb" and "meanfield" take its best value, "map" that of
+        "vb", and "gibbs" draws it.
+    noise : float or "learn", default="learn"
+        Noise level nu, in standard deviations of y if ``standardize``.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept; it is not shrunk.
+    standardize : bool, default=True
+        Whether columns and y are centred and scaled inside, so that fits do not depend on units. Results are always
+        reported in the units of the data.
+    draws, warmup, chains, thin : int
+        Length of the chains of "gibbs": ``draws`` kept draws a chain, every ``thin``-th sweep after ``warmup``.
+    max_iter : int, default=500
+        Most iterations of the other engines.
+    tol : float, default=1e-6
+        Relative change of the objective at which they stop.
+    solver : {"auto", "cholesky", "dual"}, default="auto"
+        "dual" works in the space the rows span and is chosen when there are more columns than rows.
+    engine_options : dict or None, default=None
+        For "map" ``starts``, ``accelerate`` and ``smoothing``; for "meanfield" ``accelerate``; for "gibbs"
+        ``scale_moves``.
+    n_jobs : int or None, default=None
+        Threads over chains or blocks of rows. Results do not depend on it.
+    random_state : int, Generator, RandomState or None, default=None
+        Seed of the draws.
+    verbose : int, default=0
+        1 shows progress at once; 0 only on a terminal and only after two seconds.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Posterior mean (mode for "map") of the slopes.
+    intercept_ : array of shape (1,)
+        The same of the intercept.
+    posterior_ : Posterior
+        The posterior itself.
+    scale_ : float
+        Prior scale in units of y: the fixed value, the mode, or exp of the posterior mean of its logarithm.
+    noise_ : float
+        Noise level nu in units of y, in the same sense.
+    epsilon_ : float
+        Half width of the band in units of y; its posterior mean for "gibbs".
+    trace_ : array
+        Objective, bound or mean log likelihood of each iteration.
+    n_iter_, converged_
+        Iterations, and whether the engine reached its tolerance (all draws for "gibbs").
+
+    References
+    ----------
+    Polson and Scott (2011), section 6.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from softmargin.estimators.svr import BayesianSVR
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianSVR().fit(X, y)
+    >>> model.predict_interval(X[:3], level=0.9).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        prior: Any = "ridge",
+        inference: str = "vb",
+        *,
+        likelihood: str = "epsilon-insensitive",
+        epsilon: float | str = "learn",
+        noise: float | str = "learn",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        draws: int = 1000,
+        warmup: int = 1000,
+        chains: int = 4,
+        thin: int = 1,
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        solver: str = "auto",
+        engine_options: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.prior = prior
+        self.inference = inference
+        self.likelihood = likelihood
+        self.epsilon = epsilon
+        self.noise = noise
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.draws = draws
+        self.warmup = warmup
+        self.chains = chains
+        self.thin = thin
+        self.max_iter = max_iter
+        self.tol = tol
+        self.solver = solver
+        self.engine_options = engine_options
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @managed
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSVR:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n, p)
+            Predictors.
+        y : array of shape (n,)
+            Numbers.
+        sample_weight : array of shape (n,), optional
+            Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
+        """
+        with fresh(self):
+            return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> BayesianSVR:
+        prior, loss, noise = self._check_parameters()
+        check_numeric(X)
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=2,
+            y_numeric=True,
+        )
+        names = getattr(self, "feature_names_in_", None)
+        check_finite(X, names)
+        y = np.asarray(y, dtype=np.float64)
+        count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not (count > 0).all():
+            used = count > 0
+            X, y, count = X[used], y[used], count[used]
+        units = self._response_units(y, count)
+        columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
+        self._note_constant_columns(columns.keep, names)
+        each, end = fit_tasks(self, X, y)
+        with one_blas_thread():
+            problem = prepare(
+                X,
+                (y - units.centre) / units.spread,
+                count,
+                count,
+                columns,
+                prior=prior,
+                loss=loss,
+                solver=self.solver,
+                names=names,
+                workers=self._workers(),
+                streams=Streams.from_random_state(self.random_state),
+            )
+            settings = Settings(
+                columns,
+                problem.coordinates,
+                part=problem.part,
+                weight=count,
+                draws=self.draws,
+                warmup=self.warmup,
+                chains=self.chains,
+                thin=self.thin,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                verbose=int(self.verbose),
+                callback=each,
+                options=dict(self.engine_options or {}),
+            )
+            try:
+                found = REGRESSIONS[self.inference](problem.model, settings, noise, units)
+            finally:
+                problem.model.blocks.close()
+        end()
+        self._publish(found, units)
+        return self
+
+    def _check_parameters(self) -> tuple[Any, Any, Noise]:
+        """Refuse what cannot be, before any work; return the prior, the loss and what is known about the noise."""
+        check_choice("inference", self.inference, list(REGRESSIONS))
+        check_choice("likelihood", self.likelihood, _LIKELIHOODS)
+        check_choice("solver", self.solver, ["auto", *SOLVERS])
+        for name, least in (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+        if not (isinstance(self.tol, Real) and self.tol > 0):
+            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
+        if not isinstance(self.engine_options, (dict, type(None))):
+            raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
+        if self.noise != "learn" and not (isinstance(self.noise, Real) and 0 < self.noise < np.inf):
+            raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
+        if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
+            raise ValueError(f"epsilon must be a number of at least 0 or 'learn'; got {self.epsilon!r}.")
+        prior = prior_of(self.prior)
+        if hasattr(prior, "always_include"):
+            raise ValueError(
+                f"{type(prior).__name__} has point masses, which BayesianSVR does not know; use 'ridge', 'lasso', "
+                "'bridge' or 'horseshoe'."
+            )
+        level = None if isinstance(self.noise, str) else float(self.noise)
+        if self.likelihood == "squared":
+            return prior, Squared(), Noise(HalfCauchy(1.0), level)
+        if isinstance(self.epsilon, str):
+            return prior, EpsilonInsensitive(0.5), Noise(HalfCauchy(1.0), level, HalfCauchy(1.0))
+        return prior, EpsilonInsensitive(float(self.epsilon)), Noise(HalfCauchy(1.0), level)
+
+    def _response_units(self, y: Array, count: Array) -> Units:
+        """Centre and spread of y; without an intercept it is not centred, as columns are not."""
+        if not self.standardize:
+            return Units(0.0, 1.0)
+        centre = float(count @ y / count.sum()) if self.fit_intercept else 0.0
+        off = y - centre
+        size = float(np.abs(off).max())
+        spread = size * float(np.sqrt(count @ (off / size) ** 2 / count.sum())) if size > 0 else 1.0
+        return Units(centre, spread if spread > 1e-14 * abs(centre) else 1.0)
+
+    def _publish(self, found: Regression, units: Units) -> None:
+        self.posterior_, self.scale_ = found.posterior, found.scale
+        coef, intercept = found.posterior.user_mean()
+        self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
+        self.trace_ = np.array(found.outcome.trace)
+        self.n_iter_, self.converged_ = found.outcome.n_iter, found.outcome.converged
+        self._units = units
+        self._fitted: Any = Binary(found, 1.0)  # type: ignore[arg-type]
+        self.noise_ = units.spread * float(np.exp(np.log(found.levels).mean()))
+        if self.likelihood != "squared":
+            self.epsilon_ = units.spread * float(np.mean([loss.epsilon for loss in found.losses]))
+        warn_of_fits([found], self.inference, self.tol, _LEVEL)  # type: ignore[list-item]
+
+    def _checked(self, X: Any) -> Any:
+        """New rows, checked."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, reset=False
+        )
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return X
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise."""
+        X = self._checked(X)
+        design = self._fitted.design(X)
+        with one_blas_thread():
+            if not return_std:
+                return self.posterior_.predictor(design)
+            f, v = spread_of(self.posterior_, "predict(return_std=True)").moments(design)
+        return f, np.sqrt(v)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> Array:
+        """Interval that contains a new y with probability ``level``: array of shape (n, 2).
+
+        It covers the noise, the uncertainty of its level, and that of f (none for "map").
+        """
+        check_level(level)
+        X = self._checked(X)
+        design = self._fitted.design(X)
+        with one_blas_thread():
+            f, v = self.posterior_.moments(design)
+        spread, found = self._units.spread, self._fitted.fit
+        half = spread * half_widths(level, v / spread**2, found.levels, found.losses)
+        return np.column_stack((f - half, f + half))
+
+    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
+        """Posterior draws of f, without noise: array of shape (rows of X, n)."""
+        seed = self.random_state if random_state is None else random_state
+        X = self._checked(X)
+        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
+        return draws
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Coefficients in the units of the data: mean, sd, interval, P(> 0), and for draws ess and r_hat."""
+        check_is_fitted(self)
+        check_level(level)
+        table: pd.DataFrame = self._fitted.summary(self._names(), level)
+        return table
+
+    def to_arviz(self, draws: int = 1000) -> Any:
+        """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
+        check_is_fitted(self)
+        posterior = spread_of(self.posterior_, "to_arviz")
+        return diagnostics.to_arviz([posterior], self._names(), None, self.inference, draws, self.random_state)
+
+    def _names(self) -> list[str]:
+        return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
+
+    _workers = _linear._workers
+    _note_constant_columns = _linear._note_constant_columns

@@ -1,0 +1,121 @@
+"""The hinge normalised over both labels, on a noisy predictor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from softmargin.designs.base import Array
+from softmargin.losses.base import Message, Rows
+from softmargin.losses.noisy_hinge import check_noise, two_piece_draw, two_pieces
+from softmargin.losses.normal import check_whole_weights, latent_normal, log_cdf
+
+__all__ = ["CompleteHinge"]
+
+_RATE = 2.0  # slope of the hinge
+_LEAST = 2.0 * math.exp(-_RATE)  # smallest value of A(t) + A(-t), at t = 0
+_SERIES = 10  # terms exp(-4 j) of the logistic function beyond the margins
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
+
+
+@njit(cache=True, nogil=True)
+def _likelihood(t: float, s: float) -> tuple[float, float]:
+    """``log L`` at ``t = y f`` and its derivative; ``L = E p(z)``, ``z ~ N(t, s^2)``.
+
+    ``p(z) = 1/(1 + exp(-k(z)))`` with ``k = 4 z`` up to the margins and ``2 (z +- 1)`` beyond. Beyond them p is a
+    series of exponentials whose averages are closed, between them Gauss-Legendre quadrature.
+    """
+    # everything relative to the noisy hinge, which is L up to a factor between 1 and e^2/2
+    scale = two_pieces(t, s)[0]
+    level = math.exp(log_cdf((t - 1.0) / s)[0] - scale)
+    slope, sign = 0.0, -1.0
+    for j in range(1, _SERIES + 1):
+        rate, sign = j * _RATE, -sign
+        half = 0.5 * rate * rate * s * s
+        above = sign * math.exp(half - rate * (1.0 + t) + log_cdf((t - 1.0) / s - rate * s)[0] - scale)
+        below = sign * math.exp(half + rate * (t - 1.0) + log_cdf((-1.0 - t) / s - rate * s)[0] - scale)
+        level += below - above
+        slope += rate * (below + above)
+    # between the margins the integrand is a normal density tilted by at most exp(4 z)
+    low, high = max(t - 9.0 * s, -1.0), min(t + 2.0 * _RATE * s * s + 9.0 * s, 1.0)
+    if high > low:
+        half = 0.5 * (high - low)
+        for k in range(len(_NODES)):
+            z = low + half * (1.0 + _NODES[k])
+            odds = math.exp(-2.0 * _RATE * z)
+            density = math.exp(-0.5 * ((z - t) / s) ** 2 - scale) / (s * math.sqrt(2.0 * math.pi))
+            mass = half * _WEIGHTS[k] * density / (1.0 + odds)
+            level += mass
+            slope += 2.0 * _RATE * mass * odds / (1.0 + odds)
+    return scale + math.log(level), slope / level
+
+
+@njit(cache=True, nogil=True)
+def _fill(y: Any, f: Any, s: float, level: Any, slope: Any) -> None:
+    for i in range(len(y)):
+        value, change = _likelihood(y[i] * f[i], s)
+        level[i], slope[i] = value, y[i] * change
+
+
+@njit(cache=True, nogil=True)
+def _draw(rng: Any, y: Any, c: Any, f: Any, s: float, b: Any) -> None:
+    """Rejection from the noisy hinge: accepted with ``min(A(z) + A(-z))/(A(z) + A(-z))``."""
+    for i in range(len(y)):
+        t, total = y[i] * f[i], 0.0
+        inside = two_pieces(t, s)[1]
+        for _ in range(int(c[i])):
+            while True:
+                z = two_piece_draw(rng, t, s, inside)
+                both = math.exp(-_RATE * max(1.0 - z, 0.0)) + math.exp(-_RATE * max(1.0 + z, 0.0))
+                if rng.random() * both <= _LEAST:
+                    break
+            total += z
+        b[i] = y[i] * total / (s * s)
+
+
+@dataclass(frozen=True)
+class CompleteHinge:
+    """The hinge made a likelihood: ``P(y | z) = A(y z)/(A(z) + A(-z))`` with ``A(t) = exp(-2 max(1 - t, 0))``.
+
+    z ~ N(f, noise^2) is the latent, with the message ``w = 1/noise^2, b = z/noise^2``. A row of weight c is c copies,
+    so draws need whole weights. The loss is not concave in f (the odds steepen at the margin of the wrong side), so
+    ``-E l''`` may be negative and there is no ``gaussian``.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of z around f.
+
+    References
+    ----------
+    Mallick, Ghosh and Ghosh (2005).
+    """
+
+    noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_noise("CompleteHinge", self.noise)
+
+    def _along(self, y: Array, f: Array) -> tuple[Array, Array]:
+        level, slope = np.empty((2, len(y)))
+        _fill(y, f, self.noise, level, slope)
+        return level, slope
+
+    def loglik(self, y: Array, c: Array, f: Array) -> Array:
+        return c * self._along(y, f)[0]
+
+    def score(self, y: Array, c: Array, f: Array) -> Array:
+        return c * self._along(y, f)[1]
+
+    def expect(self, y: Array, c: Array, f: Array, v: Array) -> Message:
+        return latent_normal(self, self.noise**2, y, c, f, v)
+
+    def draw(self, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
+        check_whole_weights(self, c)
+        b = np.empty(len(y))
+        _draw(rng, y, c, f, self.noise, b)
+        return Rows(c / self.noise**2, b)

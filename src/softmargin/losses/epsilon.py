@@ -1,0 +1,97 @@
+"""The epsilon-insensitive loss: ``l(y, f) = -2 max(|y - f| - epsilon, 0)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.losses.base import Message, Rows
+from softmargin.losses.hinge import Hinge
+
+__all__ = ["EpsilonInsensitive"]
+
+_HINGE = Hinge()
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive:
+    """Epsilon-insensitive loss: two hinges, one on either side of the response, each with its own latent.
+
+    With weight ``c`` the density of a row is ``exp(c l)/(2 epsilon + 1/c)``: flat within epsilon of f, exponential of
+    rate 2c beyond. ``epsilon = 0`` gives Laplace errors and the least absolute deviations.
+
+    Parameters
+    ----------
+    epsilon : float
+        Half width of the band in which errors cost nothing.
+
+    References
+    ----------
+    Polson and Scott (2011), section 6.
+    """
+
+    epsilon: float = 0.1
+
+    noise_power = 1.0  # a noise level nu enters as the weight 1/nu
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.epsilon < np.inf:
+            raise ValueError(f"epsilon must be a number of at least 0; got {self.epsilon!r}.")
+
+    def log_normalizer(self, kappa: Any) -> Any:
+        """``log of the integral of exp(kappa l(y, f))`` over y."""
+        return np.log(2.0 * self.epsilon + 1.0 / kappa)
+
+    def noise_cdf(self, e: Array, kappa: Array) -> Array:
+        """Distribution function of y - f at weights ``kappa``."""
+        total, size = 2.0 * self.epsilon + 1.0 / kappa, np.abs(e)
+        inside = np.minimum(size, self.epsilon) / total
+        beyond = 0.5 / kappa / total * -np.expm1(-2.0 * kappa * np.maximum(size - self.epsilon, 0.0))
+        return 0.5 + np.sign(e) * (inside + beyond)
+
+    @property
+    def width(self) -> float:
+        """The number that ``with_width`` changes."""
+        return self.epsilon
+
+    def with_width(self, width: float) -> EpsilonInsensitive:
+        """The same loss with another band."""
+        return EpsilonInsensitive(width)
+
+    def loglik(self, y: Array, c: Array, f: Array) -> Array:
+        return -2.0 * c * np.maximum(np.abs(y - f) - self.epsilon, 0.0)
+
+    def score(self, y: Array, c: Array, f: Array) -> Array:
+        return np.where(np.abs(y - f) > self.epsilon, 2.0 * c * np.sign(y - f), 0.0)
+
+    def _sides(self, y: Array, f: Array) -> tuple[tuple[Array, Array, Array], ...]:
+        """Label, predictor and its shift against f of the hinges on ``y - epsilon - f`` and ``f - y - epsilon``."""
+        one = np.ones(len(y))
+        below, above = 1.0 - (y - self.epsilon), -1.0 - (y + self.epsilon)
+        return (one, f + below, below), (-one, f + above, above)
+
+    def _both(self, face: str, y: Array, c: Array, f: Array, v: Array) -> Message:
+        w, b, bound = np.zeros((3, len(y)))
+        for label, at, shift in self._sides(y, f):
+            side = getattr(_HINGE, face)(label, c, at, v)
+            w += side.w
+            b += side.b - side.w * shift  # the same message as a function of f
+            bound += side.bound
+        return Message(w, b, bound)
+
+    def expect(self, y: Array, c: Array, f: Array, v: Array) -> Message:
+        return self._both("expect", y, c, f, v)
+
+    def gaussian(self, y: Array, c: Array, f: Array, v: Array) -> Message:
+        return self._both("gaussian", y, c, f, v)
+
+    def draw(self, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
+        w, b = np.zeros((2, len(y)))
+        for label, at, shift in self._sides(y, f):
+            side = _HINGE.draw(rng, label, c, at)
+            w += side.w
+            b += side.b - side.w * shift
+        return Rows(w, b)
