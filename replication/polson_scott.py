@@ -292,7 +292,7 @@ def traces(page: Page, data: Spam, permissive: BayesianSVC, nu: float) -> None:
     page.row(
         "george and cs are strong signals against spam",
         named(f"{name}: in {spam} spam messages and {mail} others" for name, (spam, mail) in shares.items()),
-        "nothing but the prior keeps such a coefficient from drifting",
+        "few messages hold such a coefficient back",
     )
 
 

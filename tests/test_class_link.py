@@ -169,7 +169,7 @@ def test_mixture_over_a_learned_scale():
     model = build_classes(X, label, prior=Ridge(), c=0.25)
     fit = run(GaussianVI(), model, max_iter=200, tol=1e-10).state
     part = np.ones(40)
-    mixture = mix_over_scale(model, fit, part[model.blocks.design.index])
+    mixture = mix_over_scale(model, fit)
     parts = [fit_cavities(model, s.q, s.f, s.message, part) for s in mixture.states]
     mixed = mix_cavities(mixture.weights, parts)
     alone = fit_cavities(model, fit.q, fit.f, fit.message, part)

@@ -11,7 +11,8 @@ from scipy import integrate, stats
 from scipy.special import expit
 
 from softmargin.designs import standardize
-from softmargin.diagnostics import mixing_table, not_mixed, pseudo_probability, sign_probability, to_arviz
+from softmargin.diagnostics import mixing_table, not_mixed, pseudo_probability, sampled, sign_probability, to_arviz
+from softmargin.execution.streams import Streams
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 
 
@@ -92,10 +93,15 @@ def test_sentence_has_the_number():
     assert not not_mixed([chains(apart=3.0, n_chains=1)])  # one chain cannot disagree
 
 
+def arviz_of(posterior, inference, draws, seed):
+    drawn = sampled(posterior, draws, Streams.from_random_state(seed))
+    return to_arviz(drawn, ["a", "b", "c", "d"], inference)
+
+
 def test_arviz_has_draws_on_the_users_scale():
     pytest.importorskip("arviz")
     posterior = chains()
-    data = to_arviz([posterior], ["a", "b", "c", "d"], None, "gibbs", 10, 0)
+    data = arviz_of(posterior, "gibbs", 10, 0)
     coef, intercept = posterior.columns.to_user(posterior.draws)
     group = data["posterior"]
     assert group["coef"].dims == ("chain", "draw", "feature")
@@ -112,7 +118,7 @@ def test_arviz_draws_from_an_approximation_and_says_so():
     other = chains()
     scales, weights = np.array([0.7, 0.9]), np.array([0.25, 0.75])
     posterior = GaussianPosterior(other.columns, None, np.arange(5.0), 0.73, 0.1 * np.eye(5), scales, weights)
-    data = to_arviz([posterior], ["a", "b", "c", "d"], None, "vb", 4000, 1)
+    data = arviz_of(posterior, "vb", 4000, 1)
     group = data["posterior"]
     assert group.attrs["approximation"] == 1
     assert group["coef"].shape == (1, 4000, 4)
@@ -120,7 +126,7 @@ def test_arviz_draws_from_an_approximation_and_says_so():
     slopes = group["coef"].to_numpy()[0] / posterior.columns.scale
     assert np.all(np.abs(slopes.mean(axis=0) - np.arange(1.0, 5.0)) < 4.5 * 0.1 / math.sqrt(4000))
     assert np.all(np.abs(slopes.std(axis=0) / 0.1 - 1) < 4.5 / math.sqrt(8000))
-    again = to_arviz([posterior], ["a", "b", "c", "d"], None, "vb", 4000, 1)
+    again = arviz_of(posterior, "vb", 4000, 1)
     assert np.array_equal(again["posterior"]["coef"].to_numpy(), group["coef"].to_numpy())
 
 

@@ -52,6 +52,11 @@ class ClassLeaveOneOut(NamedTuple):
     max_kv: float
     link: ClassLink
 
+    @property
+    def objective(self) -> float:
+        """What fits are compared by."""
+        return self.score
+
 
 def _contrasts(A: Array, V: Array) -> Array:
     """Covariances of the contrast scores."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,17 @@ from softmargin.designs.base import Array
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 
-__all__ = ["mixing_table", "not_mixed", "pseudo_probability", "sign_probability", "to_arviz"]
+__all__ = [
+    "Sampled",
+    "mixing_of",
+    "mixing_table",
+    "not_mixed",
+    "pseudo_probability",
+    "sampled",
+    "sign_probability",
+    "stacked",
+    "to_arviz",
+]
 
 _BAD_R_HAT = 1.05
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
@@ -39,8 +49,13 @@ def _user_draws(posterior: DrawsPosterior) -> Array:
 
 def mixing_table(posterior: DrawsPosterior, index: Any) -> pd.DataFrame:
     """Effective sample size and split R-hat of every coefficient."""
+    return mixing_of(_user_draws(posterior), index)
+
+
+def mixing_of(draws: Array, index: Any) -> pd.DataFrame:
+    """The same of any draws (chains, draws, variables)."""
     arviz = _arviz("ess and r_hat")
-    dataset = arviz.convert_to_dataset({"x": _user_draws(posterior)})
+    dataset = arviz.convert_to_dataset({"x": draws})
     with np.errstate(all="ignore"):
         ess, r_hat = arviz.ess(dataset)["x"].to_numpy(), arviz.rhat(dataset)["x"].to_numpy()
     return pd.DataFrame({"ess": ess, "r_hat": r_hat}, index=index)
@@ -65,44 +80,18 @@ def not_mixed(posteriors: Sequence[DrawsPosterior]) -> str:
     )
 
 
-def to_arviz(
-    posteriors: Sequence[GaussianPosterior],
-    names: list[str],
-    pairs: list[str] | None,
-    inference: str,
-    draws: int,
-    random_state: Any,
-) -> Any:
-    """InferenceData with ``coef`` (chain, draw, [pair,] feature), ``intercept``, ``scale`` and what else was sampled.
+class Sampled(NamedTuple):
+    """Draws (chain, draw, ...) by name, statistics of the chains, and what their further dimensions are."""
 
-    One posterior for two classes (``pairs`` None), or one for every pair.
-    """
-    arviz = _arviz("to_arviz")
-    streams = Streams.from_random_state(random_state)
-    parts = [
-        _variables(each, streams if pairs is None else streams.child(k), draws) for k, each in enumerate(posteriors)
-    ]
-    exact = isinstance(posteriors[0], DrawsPosterior)
-    variables, stats = parts[0]
-    dims = {"coef": ["feature"]}
-    coords = {"feature": names}
-    if pairs is not None:
-        variables = {name: np.stack([part[0][name] for part in parts], axis=2) for name in variables}
-        stats = {name: np.stack([part[1][name] for part in parts], axis=2) for name in stats}
-        dims = {name: ["pair"] for name in (*variables, *stats)} | {"coef": ["pair", "feature"]}
-        coords["pair"] = pairs
-    attrs = {"inference_library": "softmargin", "inference": inference, "approximation": int(not exact)}
-    groups = {"posterior": variables} | ({"sample_stats": stats} if stats else {})
-    if hasattr(arviz, "InferenceData"):
-        data = arviz.from_dict(**groups, coords=coords, dims=dims, posterior_attrs=attrs)
-    else:  # ArviZ 1: groups in one dictionary
-        data = arviz.from_dict(groups, coords=coords, dims=dims)
-        data["posterior"].attrs.update(attrs)
-    return data
+    variables: dict[str, Array]
+    stats: dict[str, Array]
+    dims: dict[str, list[str]]
+    coords: dict[str, list[Any]]
+    approximate: bool
 
 
-def _variables(posterior: GaussianPosterior, streams: Streams, draws: int) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Sampled variables and statistics of one posterior, (chain, draw, ...)."""
+def sampled(posterior: GaussianPosterior, draws: int, streams: Streams) -> Sampled:
+    """Coefficients on the user's scale, the prior scale and what else was sampled; of an approximation, ``draws``."""
     recorded, stats = {}, {}
     if isinstance(posterior, DrawsPosterior):
         beta, scale, recorded = posterior.all_coefficients(), posterior.scale, posterior.recorded
@@ -112,7 +101,35 @@ def _variables(posterior: GaussianPosterior, streams: Streams, draws: int) -> tu
         beta = posterior.coefficient_draws(rng, draws)[None]
         scale = posterior.scale_draws(rng, draws)[None]
     coef, intercept = posterior.columns.to_user(beta)
-    return {"coef": coef, "intercept": intercept, "scale": scale, **recorded}, stats
+    variables = {"coef": coef, "intercept": intercept, "scale": scale, **recorded}
+    return Sampled(variables, stats, {"coef": ["feature"]}, {}, not stats)
+
+
+def stacked(parts: Sequence[Sampled], dimension: str, labels: list[str]) -> Sampled:
+    """Several of them with one more dimension, the first after the draws."""
+
+    def together(tables: list[dict[str, Array]]) -> dict[str, Array]:
+        return {name: np.stack([table[name] for table in tables], axis=2) for name in tables[0]}
+
+    first = parts[0]
+    names = (*first.variables, *first.stats)
+    dims = {name: [dimension, *first.dims.get(name, [])] for name in names}
+    variables, stats = together([part.variables for part in parts]), together([part.stats for part in parts])
+    return Sampled(variables, stats, dims, {dimension: labels}, first.approximate)
+
+
+def to_arviz(drawn: Sampled, names: list[str], inference: str) -> Any:
+    """InferenceData of what was sampled, marked as an approximation where it is one."""
+    arviz = _arviz("to_arviz")
+    coords = {"feature": names, **drawn.coords}
+    attrs = {"inference_library": "softmargin", "inference": inference, "approximation": int(drawn.approximate)}
+    groups = {"posterior": drawn.variables} | ({"sample_stats": drawn.stats} if drawn.stats else {})
+    if hasattr(arviz, "InferenceData"):
+        data = arviz.from_dict(**groups, coords=coords, dims=drawn.dims, posterior_attrs=attrs)
+    else:  # ArviZ 1: groups in one dictionary
+        data = arviz.from_dict(groups, coords=coords, dims=drawn.dims)
+        data["posterior"].attrs.update(attrs)
+    return data
 
 
 def sign_probability(f: Array, v: Array) -> Array:

@@ -408,7 +408,7 @@ def test_mixture_over_the_scale(hyperprior, c):
     y = np.where(rng.random(12) < 0.8, np.sign(x), -np.sign(x))
     model = build(x[:, None], y, c=c, intercept=False, prior=Ridge(hyperprior=hyperprior))
     state = run(GaussianVI(), model, max_iter=100, tol=1e-10).state
-    mixture = mix_over_scale(model, state, np.ones(12))
+    mixture = mix_over_scale(model, state)
     assert mixture.weights.sum() == pytest.approx(1.0)
     middle = math.exp(mixture.weights @ np.log(mixture.scales))
     # beta = e^t z on a grid of (z, t)
@@ -437,7 +437,7 @@ def test_mixture_of_a_narrow_scale_is_the_fit():
     X, y = simulated(60, 4, seed=8)
     model = build(X, y, c=0.5, prior=Ridge(hyperprior=InverseGamma(1e5, 1e5 * 0.36)))
     state = run(GaussianVI(), model, max_iter=100, tol=1e-10).state
-    mixture = mix_over_scale(model, state, np.ones(60))
+    mixture = mix_over_scale(model, state)
     fixed = fitted(build(X, y, c=0.5, prior=Ridge(scale=0.6)))
     np.testing.assert_allclose(mixture.mean, fixed.q.mean, atol=1e-3)
     np.testing.assert_allclose(mixture.root @ mixture.root.T, covariance(fixed.q), atol=1e-3)

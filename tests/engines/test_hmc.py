@@ -128,19 +128,19 @@ def exact_moments(x, y, c, prior):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRIORS)
 def test_moments_equal_quadrature(name):
-    """Means and squares within 4 standard errors at 2500 or more effective draws."""
+    """Means and squares within 4 standard errors at 1500 or more effective draws."""
     rng, prior = np.random.default_rng(4), PRIORS[name]
     x = rng.standard_normal(8)
     y = np.where(rng.random(8) < 0.75, np.sign(x), -np.sign(x))
     c = rng.uniform(0.3, 2.0, 8)
     model = build(x[:, None], y, c=c, prior=prior, seed=11)
     given = name.startswith(("bridge", "horseshoe"))
-    beta, log_scale, mean, state = draws_of(model, HMC(chains=4), 2_500 if given or prior.scale == "learn" else 5_000)
+    beta, log_scale, mean, state = draws_of(model, HMC(chains=4), 4_000 if name == "ridge, half-Cauchy" else 2_500)
     assert (state.plan.gram is not None) == given
     series = {"intercept": beta[..., 0], "slope": beta[..., 1], "log scale": log_scale}
     series |= {f"{key}^2": values**2 for key, values in list(series.items())}
     for key, target in exact_moments(x, y, c, prior).items():
-        assert ess(series[key]) >= 2_500, (key, ess(series[key]))
+        assert ess(series[key]) >= 1_500, (key, ess(series[key]))
         assert abs(z_score(series[key], target)) < LIMIT, (key, z_score(series[key], target))
     gap = (beta - mean)[..., 1]  # the average over acceptance estimates the same
     assert abs(z_score(gap, 0.0)) < LIMIT
@@ -267,7 +267,7 @@ def test_tilted_joint_distribution_sees_broken_samplers(broken):
         return replace(state, motion=state.motion._replace(shared=shared._replace(table=shared.table + extra)))
 
     name = "lasso, half-Cauchy" if broken == "prior" else "ridge, inverse gamma"
-    scores = tilted_scores(PRIORS[name], 6_000, wrong, moves=broken == "prior")
+    scores = tilted_scores(PRIORS[name], 6_000 if broken == "prior" else 12_000, wrong, moves=broken == "prior")
     assert abs(worst(scores)[1]) > CONTROL, worst(scores)
 
 
@@ -289,8 +289,8 @@ def assert_same_posterior(left, right):
 def test_agrees_with_gibbs_on_heart(prior):
     X, y = real_data("heart")
     model = build(X, y, prior=prior, standardized=True, seed=1)
-    ours, scale, _, state = draws_of(model, HMC(chains=4), 1_500)
-    theirs, their_scale, _, _ = draws_of(model, Gibbs(chains=2), 3_000, warmup=200)
+    ours, scale, _, state = draws_of(model, HMC(chains=4), 1_000)
+    theirs, their_scale, _, _ = draws_of(model, Gibbs(chains=2), 2_000, warmup=200)
     assert_same_posterior(ours, theirs)
     if prior.scale == "learn":
         assert_same_posterior(scale[..., None], their_scale[..., None])
@@ -302,9 +302,27 @@ def test_agrees_with_gibbs_with_more_columns_than_rows():
     X, y = simulated(20, 60, seed=3)
     model = build(X, y, prior=Ridge(hyperprior=InverseGamma(3.0, 2.0)), dual=True, seed=1)
     assert model.size == 21
-    ours, scale, _, _ = draws_of(model, HMC(chains=4), 2_000)
-    theirs, their_scale, _, _ = draws_of(model, Gibbs(chains=2), 4_000, warmup=200)
+    ours, scale, _, _ = draws_of(model, HMC(chains=4), 1_000)
+    theirs, their_scale, _, _ = draws_of(model, Gibbs(chains=2), 2_000, warmup=200)
     assert_same_posterior(np.dstack((ours, scale)), np.dstack((theirs, their_scale)))
+
+
+def test_a_learned_exponent_is_drawn():
+    """Not integrated out with the scale: it moves, and agrees with Gibbs sampling."""
+    X, y = simulated(40, 3, seed=5)
+    model = build(X, y, prior=Bridge("learn", scale=0.5), seed=1)
+    found = []
+    for engine, sweeps in ((HMC(chains=4), 500), (Gibbs(chains=2), 1_500)):
+        values, outcome = [], Outcome(None)
+
+        def keep(iteration, info, values=values, outcome=outcome):
+            values.append([chain.prior.values["alpha"] for chain in outcome.state])
+            return False
+
+        run(engine, model, max_iter=sweeps, callback=keep, outcome=outcome)
+        found.append(np.array(values)[50:].T[..., None])
+    assert_same_posterior(*found)
+    assert found[0].std() > 0.1
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_law_of_the_level(loss, T, N):
     assert all(log_density(peak + step) < top for step in (-1e-3, 1e-3))
     assert mode.value == pytest.approx(top, rel=1e-12)
     assert mode.weight == pytest.approx(math.exp(-loss.noise_power * peak), rel=1e-9)
-    ends = np.linspace(max(peak - 16.0, -17.9), min(peak + 16.0, 17.9), 200)
+    ends = np.linspace(-9.0, 12.0, 200)
 
     def quad(weight):
         parts = [
@@ -257,7 +257,7 @@ def exact_means(weight, beta, l, t=None):
 def test_gibbs_equals_quadrature(loss, level):
     """Slope and log level within 4 standard errors, with weights; the level learned or fixed."""
     model = problem(loss, c=np.linspace(0.5, 2.0, 9))
-    draws = chain_of(model, Noise(HYPER, level=level), 4000)
+    draws = chain_of(model, Noise(HYPER, level=level), 3000)
     beta = np.linspace(-3.0, 4.0, 701)
     l = np.linspace(-8.0, 6.0, 701) if level is None else np.array([math.log(level)])
     density = log_joint(model, beta[:, None], l)
@@ -270,7 +270,7 @@ def test_gibbs_equals_quadrature(loss, level):
 
 def test_gibbs_with_a_learned_band_equals_quadrature():
     model = problem(EpsilonInsensitive(0.3), n=12)
-    draws = chain_of(model, Noise(HYPER, width_prior=HYPER), 8000)
+    draws = chain_of(model, Noise(HYPER, width_prior=HYPER), 5000)
     beta, l, t = np.linspace(-2.0, 3.0, 121), np.linspace(-7.0, 4.0, 161), np.linspace(-11.0, 4.0, 161)
     density = np.stack(
         [log_joint(model, beta[:, None], l, EpsilonInsensitive(math.exp(w))) + log_scale_density(HYPER, w) for w in t],
@@ -307,7 +307,7 @@ def test_wrong_normalisers_are_seen(right, wrong):
     assert max(map(abs, scores(draws, exact).values())) > 2.0 * LIMIT
 
 
-def test_chains_do_not_depend_on_each_other_or_on_threads():
+def test_chains_do_not_depend_on_each_other():
     model = problem(EpsilonInsensitive(0.2), n=50, p=2, prior=Ridge())
     engine = NoisyGibbs(Gibbs(chains=2), Noise(HYPER))
     together = run(engine, model, max_iter=20).state

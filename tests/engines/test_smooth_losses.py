@@ -94,9 +94,33 @@ def test_other_latent_normal_losses_run(loss):
     precision = np.array([3.0**-2] + [1.5**-2] * 3)
     gradient = rows_of(model).T @ loss.score(model.y, model.c, rows_of(model) @ beta) - precision * beta
     assert np.abs(gradient).max() < 1e-5
+    if isinstance(loss, NoisyHinge):
+        assert np.diff(run(GaussianVI(), model, max_iter=100, tol=1e-10).trace).min() > -1e-9
     if isinstance(loss, CompleteHinge):
         with pytest.raises(TypeError, match="GaussianVI needs a loss with 'gaussian', which CompleteHinge does not"):
             require(GaussianVI(), loss=loss, prior=model.prior)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [NoisyHinge(0.7), CompleteHinge(0.7)], ids=["noisy", "complete"])
+def test_other_latent_normal_losses_are_sampled(loss):
+    """Mean and variance of one slope under whole weights against a grid, within 4 standard errors."""
+    X, y = simulated(10, 1, seed=2)
+    c = np.where(np.arange(10) % 2, 1.0, 2.0)
+    model = replace(build(X, y, c=c, prior=Ridge(scale=1.5), intercept=False, seed=4), loss=loss)
+    beta = np.linspace(-8.0, 8.0, 1601)
+    density = np.array([loss.loglik(y, c, X[:, 0] * b).sum() for b in beta]) - 0.5 * (beta / 1.5) ** 2
+    mass = np.exp(density - density.max())
+    mean = float(mass @ beta / mass.sum())
+    engine, drawn = Gibbs(chains=1), np.empty(4000)
+    chain = engine.init(model)[0]
+    for iteration in range(-100, len(drawn)):
+        chain = engine.sweep(model, chain, 0, iteration + 101)
+        if iteration >= 0:
+            drawn[iteration] = chain.beta[0]
+    for sample, wanted in ((drawn, mean), ((drawn - mean) ** 2, float(mass @ (beta - mean) ** 2 / mass.sum()))):
+        error = sample.reshape(40, -1).mean(axis=1).std(ddof=1) / math.sqrt(40)
+        assert abs(sample.mean() - wanted) < 4.0 * error
 
 
 # --- simulation-based calibration -----------------------------------------------------------------------------
@@ -105,7 +129,7 @@ DRAWS, THIN, WARMUP = 31, 2, 20
 X_SMALL = np.random.default_rng(12).standard_normal((20, 1))
 
 
-def ranks(loss, simulate, replications=250):
+def ranks(loss, simulate, replications=200):
     """Rank of each true coefficient, and of the log likelihood, among thinned draws; data from the model itself."""
     rng, engine, out = np.random.default_rng(0), Gibbs(chains=1), np.empty((replications, 3), dtype=int)
     prior = Ridge(scale=1.5, intercept_scale=1.0)
@@ -164,4 +188,4 @@ class SmallLatent(Logit):
 @pytest.mark.slow
 @pytest.mark.parametrize(("loss", "simulate"), [(FlatLatent(), by_probit), (SmallLatent(), by_logit)])
 def test_calibration_sees_broken_latents(loss, simulate):
-    assert p_values(ranks(loss, simulate, 150)).min() < 1e-6
+    assert p_values(ranks(loss, simulate, 100)).min() < 1e-6

@@ -50,6 +50,13 @@ def test_default_grid_starts_where_every_slope_is_zero():
     assert (np.diff(fits.scales) > 0).all()
 
 
+def test_standardized_coefficients_are_per_spread_of_the_column():
+    X, y = problem()
+    for standardized in (True, False):
+        fits = softmargin.path(X, y, [0.5], standardize=standardized)
+        np.testing.assert_allclose(fits.standardized[0], fits.coef[0] * X.std(axis=0), rtol=1e-10)
+
+
 def test_wide_data_have_exact_zeros():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 300))

@@ -102,7 +102,6 @@ def test_bad_fits_are_refused_in_one_sentence(case):
     assert "\n" not in str(error.value) and not hasattr(model, "classes_")
 
 
-@pytest.mark.xfail(strict=True, reason="the sentence names parts of the library, or an inference that is not there")
 @pytest.mark.parametrize("inference", ["map", "vb", "meanfield"])
 @pytest.mark.parametrize("rate", [0.5, "auto"])
 def test_spike_slab_needs_draws(inference, rate):
@@ -129,6 +128,5 @@ def test_chains_that_disagree_say_so():
     assert "disagree on inclusion probabilities by up to" in str(warning.message)
 
 
-@pytest.mark.xfail(reason="the warning points one frame too deep")
 def test_the_warning_points_at_the_fit():
     assert [warning.filename for warning in stuck()] == [__file__]

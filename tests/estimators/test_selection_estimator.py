@@ -236,7 +236,6 @@ def test_without_an_intercept(kind):
     assert "Intercept" not in model.summary().index
 
 
-@pytest.mark.xfail(strict=True, reason="the empty model without an intercept has no block to factor")
 def test_spike_slab_without_an_intercept():
     X, y = truth()
     model = make("spike-slab gibbs", fit_intercept=False).fit(X, y)
@@ -279,7 +278,6 @@ def test_names(kind):
     np.testing.assert_array_equal(by_position.inclusion_, model.inclusion_)
 
 
-@pytest.mark.xfail(strict=True, reason="a list of booleans is read as positions, an array of them is refused")
 @pytest.mark.parametrize("container", [list, np.array])
 def test_always_include_as_a_mask(container):
     X, y = truth()

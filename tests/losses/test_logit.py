@@ -35,7 +35,7 @@ def moments(h, z):
 
 
 def cdf(h, z):
-    """Distribution function of PG(h, z) from the alternating series of its density (Polson, Scott, Windle, eq. 5)."""
+    """Distribution function of PG(h, z) from the alternating series of its density (Polson, Scott and Windle)."""
     mean, variance = moments(h, z)
     sd = math.sqrt(variance)
     low, high = max(mean - 12.0 * sd, 1e-4 * mean), mean + min(30.0 * sd, 4.0)

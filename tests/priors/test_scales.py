@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from softmargin.priors import FixedScale, HalfCauchy, InverseGamma
+from softmargin.priors import FixedScale, HalfCauchy, HalfT, InverseGamma
 
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds
-LEARNED = [HalfCauchy(1.0), HalfCauchy(0.3), HalfCauchy(5.0), InverseGamma(2.0, 1.0), InverseGamma(0.5, 3.0)]
+LEARNED = [
+    HalfT(1.0),
+    HalfT(0.2, 3.0),
+    HalfCauchy(1.0),
+    HalfCauchy(0.3),
+    HalfCauchy(5.0),
+    InverseGamma(2.0, 1.0),
+    InverseGamma(0.5, 3.0),
+]
 
 
 def log_inverse_gamma(x, a, b):
@@ -43,6 +51,39 @@ def test_half_cauchy_bound_is_direct(E, r, scale):
     log_p = log_p + 0.5 * np.log(1 / t) - math.lgamma(0.5) - 1.5 * np.log(s) - 1 / (t * s)  # IG(nu^2; 1/2, 1/t)
     assert bound == pytest.approx(float(q_s[:, 0] @ log_p @ q_t[0]), abs=1e-6)
     assert bound <= math.log(evidence(HalfCauchy(scale), E, r)) + 1e-9
+
+
+@pytest.mark.parametrize(("E", "r", "scale", "df"), [(3.7, 5, 1.0, 4.0), (0.02, 1, 2.0, 2.5), (60.0, 30, 0.3, 7.0)])
+def test_half_t_bound_is_direct(E, r, scale, df):
+    """The same in the general case: nu^2 | t ~ IG(df/2, df/t), t ~ IG(1/2, 1/scale^2)."""
+    prior = HalfT(scale, df)
+    tau, bound = prior.expect(E, r)
+    shape, other = 0.5 * (r + df), 0.5 * (df + 1.0)
+    rate, rate_t = shape / tau, df * tau + scale**-2
+    assert tau == pytest.approx(shape / (df * other / rate_t + 0.5 * E), rel=1e-9)
+    s = np.exp(math.log(rate / shape) + np.linspace(-6, 60 / shape, 3000))[:, None]
+    t = np.exp(math.log(rate_t / other) + np.linspace(-6, 40 / other, 3000))[None, :]
+    log_q_s, log_q_t = log_inverse_gamma(s, shape, rate), log_inverse_gamma(t, other, rate_t)
+    q_s, q_t = np.exp(log_q_s) * s, np.exp(log_q_t) * t
+    q_s, q_t = q_s / q_s.sum(), q_t / q_t.sum()
+    log_p = -0.5 * r * np.log(s) - 0.5 * E / s + log_inverse_gamma(t, 0.5, scale**-2) - log_q_s - log_q_t
+    log_p = log_p + log_inverse_gamma(s, 0.5 * df, df / t)
+    assert bound == pytest.approx(float(q_s[:, 0] @ log_p @ q_t[0]), abs=1e-6)
+    assert bound <= math.log(evidence(prior, E, r)) + 1e-9
+
+
+@pytest.mark.parametrize("df", [1.0, 2.5, 4.0, 30.0])
+def test_half_t_density_is_that_of_scipy(df):
+    prior = HalfT(0.7, df)
+    for x in (-8.0, -1.0, 0.0, 0.5, 3.0, 20.0):
+        wanted = math.log(2.0) + stats.t.logpdf(math.exp(x), df, scale=0.7) + x
+        assert prior.log_density(x) == pytest.approx(wanted, rel=1e-10)
+
+
+def test_half_cauchy_is_the_half_t_with_one_degree():
+    assert HalfCauchy(0.6).expect(2.0, 5) == HalfT(0.6, 1.0).expect(2.0, 5)
+    with pytest.raises(ValueError, match="positive degrees of freedom"):
+        HalfT(1.0, 0.0)
 
 
 def evidence(prior, E, r, moment=0):
@@ -93,8 +134,8 @@ def test_log_density_is_of_the_logarithm(prior):
     total = integrate.quad(lambda x: math.exp(prior.log_density(x)), -80, 80, points=[-2, 0, 2], limit=400)[0]
     assert total == pytest.approx(1.0, abs=1e-7)
     nu = np.array([0.01, 0.3, 1.0, 8.0])
-    if isinstance(prior, HalfCauchy):
-        wanted = stats.halfcauchy.logpdf(nu, scale=prior.scale) + np.log(nu)
+    if isinstance(prior, HalfT):
+        wanted = math.log(2.0) + stats.t.logpdf(nu, prior.df, scale=prior.scale) + np.log(nu)
     else:
         wanted = stats.invgamma.logpdf(nu**2, prior.a, scale=prior.b) + np.log(2 * nu**2)
     np.testing.assert_allclose([prior.log_density(math.log(x)) for x in nu], wanted, rtol=1e-12)

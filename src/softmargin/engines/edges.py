@@ -64,12 +64,12 @@ class Corners:
         out[self.penalty.sharp] = state.kappa
         return out
 
-    def moved(self, state: Split, change: Split, length: float, beta: Array) -> Split:
+    def moved(self, state: Split, change: Split, length: float, dual: float, beta: Array) -> Split:
         """The state after a step."""
         return Split(
             (state.positive[0] + length * change.positive[0], state.positive[1] + length * change.positive[1]),
-            (state.dual[0] + length * change.dual[0], state.dual[1] + length * change.dual[1]),
-            state.kappa + length * change.kappa,
+            (state.dual[0] + dual * change.dual[0], state.dual[1] + dual * change.dual[1]),
+            state.kappa + dual * change.kappa,
         )
 
     def active(self, state: Split) -> Any:
@@ -107,6 +107,7 @@ class _CornersAt:
         return out
 
     dent = None
+    tied = True  # squares on other coefficients tie the primal and the dual step
 
     def predictor(self) -> tuple[Array, Array]:
         """Aim at products of zero, as additive changes of the positive parts."""
@@ -180,14 +181,14 @@ class Cones:
         """The multipliers as a vector over all coefficients."""
         return _full(self.penalty, state.kappa)
 
-    def moved(self, state: Lengths, change: Lengths, length: float, beta: Array) -> Lengths:
+    def moved(self, state: Lengths, change: Lengths, length: float, dual: float, beta: Array) -> Lengths:
         """The state after a step."""
-        slack = state.slack - _growth(state.kappa, length * change.kappa)
+        slack = state.slack - _growth(state.kappa, dual * change.kappa)
         return Lengths(
             beta.reshape(self.penalty.blocks, -1)[:, self.penalty.sharp],
-            state.kappa + length * change.kappa,
+            state.kappa + dual * change.kappa,
             np.maximum(slack, 1e-4 * state.slack),  # only rounding takes it further down
-            state.m + length * change.m,
+            state.m + min(length, dual) * change.m,
         )
 
     def active(self, state: Lengths) -> Any:
@@ -207,6 +208,7 @@ class _ConesAt:
     rate: Array
     s: Array
     tau: Array
+    tied = False  # multipliers at the edge of their ball must not hold the coefficients back
 
     @property
     def degree(self) -> int:

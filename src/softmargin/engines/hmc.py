@@ -25,13 +25,13 @@ from softmargin.priors.base import PriorState
 __all__ = ["HMC", "HMCChain", "HMCState"]
 
 _QUARTER = 0.5 * math.pi  # the angle after which a Gaussian has forgotten where it started
-_ANGLES = (1.0, 1.4)  # range of trajectories, in quarters
+_ANGLES = (1.1, 1.5)  # range of trajectories, in quarters: longer ones help means, and cost tails and lengths
 _SHORT = 0.1  # share of trajectories cut at random, which leave rough spots that long ones bounce off
 _AHEAD = 32  # transitions whose random numbers are drawn together
 _PILOTS, _ROUNDS, _ROUND = 8, 4, 10  # chains, rounds and transitions that find the number of steps
 _MOST_STEPS = 64
 _ORDER = 1.4  # the error of a trajectory falls like steps^-1.4, the hinge being kinked
-_WIDTHS = (0.7, 2.5)  # of the moves of log |beta|: trajectories make the small ones
+_WIDTHS = (0.7, 2.5)  # of the moves of log |beta|, in turn; trajectories make the small ones
 _STUCK = 50  # rejections in a row that no healthy chain sees
 
 
@@ -74,7 +74,7 @@ class Noise(NamedTuple):
     momentum: Array
     theta: Array  # angle of the trajectory
     uniform: Array  # decides
-    stretch: Array  # normal variables of the moves of log |beta|
+    stretch: Array  # moves of log |beta|
     stretch_uniform: Array
 
 
@@ -130,12 +130,13 @@ class HMCState:
         return len(self.priors)
 
     def __getitem__(self, k: int) -> HMCChain:
-        prior = self.priors[k] if self.plan.gram is not None else _Integrated(self, range(len(self))[k])
-        point = self.point
-        return HMCChain(point.beta[k], point.f[k], prior, self.mean[k], float(point.loglik[k]))
+        return list(self)[k]
 
     def __iter__(self) -> Iterator[HMCChain]:
-        return (self[k] for k in range(len(self)))
+        given, point = self.plan.gram is not None, self.point
+        columns = zip(point.beta, point.f, self.mean, point.loglik.tolist(), strict=True)
+        for k, (beta, f, mean, loglik) in enumerate(columns):
+            yield HMCChain(beta, f, self.priors[k] if given else _Integrated(self, k), mean, loglik)
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class HMC:
     def init(self, model: Model) -> HMCState:
         """Fit the Gaussian, find the number of steps, and start every chain from its own draw of the Gaussian."""
         fit: VIState = run(GaussianVI(), model, max_iter=100, tol=1e-4, inner=True).state
-        prior = PriorState(fit.prior.precision, fit.prior.values)
+        prior = PriorState(fit.prior.precision, model.prior.start().values | fit.prior.values)
         learned = model.prior.stretch(prior) is not None
         found = shared_prior(model, prior, fit.q.mean, fit.q.var)
         gram = None
@@ -246,23 +247,15 @@ def _whitened(plan: Plan, motion: Motion, beta: Array, k: int) -> Array:
 
 
 def _stretched(model: Model, plan: Plan, motion: Motion, point: Point, noise: Noise, at: int) -> Point:
-    """Moves of the length of beta, far ones, which separable data with a learned scale need."""
-    beta, f, loglik, total = point.beta, point.f, point.loglik, np.ones(len(point.q))
-    for i, width in enumerate(_WIDTHS):
-        t, accept = width * noise.stretch[at, i], np.empty(len(total), dtype=bool)
-        g = np.exp(t)
-        ahead = plan.rows.loglik(g[:, None] * f)
-        stretch(
-            beta, loglik, ahead, t, noise.stretch_uniform[at, i], model.dimension, motion.precision,
-            motion.shared.form, accept,
-        )  # fmt: skip
-        if accept.any():
-            g = np.where(accept, g, 1.0)
-            beta, f, loglik, total = g[:, None] * beta, g[:, None] * f, np.where(accept, ahead, loglik), g * total
-    if np.all(total == 1.0):
+    """A far move of the length of beta, which separable data with a learned scale need."""
+    t, accept = noise.stretch[at], np.empty(len(point.q), dtype=bool)
+    ahead = plan.rows.loglik(np.exp(t)[:, None] * point.f)
+    chance, prior = noise.stretch_uniform[at], motion.shared.form
+    stretch(point.beta, point.loglik, ahead, t, chance, model.dimension, motion.precision, prior, accept)
+    if not accept.any():
         return point
-    q = total[:, None] * point.q + (total[:, None] - 1.0) * plan.origin
-    return plan.rows.point(q, beta, plan.kappa)
+    g = np.where(accept, np.exp(t), 1.0)[:, None]
+    return plan.rows.point(g * point.q + (g - 1.0) * plan.origin, g * point.beta, plan.kappa)
 
 
 def _transition(plan: Plan, motion: Motion, point: Point, noise: Noise, at: int) -> Outcome:
@@ -280,13 +273,14 @@ def _noise(
         return old
     chains, d = shape
     momentum, uniform = np.empty((_AHEAD, chains, d)), np.empty((3, _AHEAD, chains))
-    far, decided = np.empty((2, _AHEAD, len(_WIDTHS), chains))
+    far, decided = np.empty((2, _AHEAD, chains))
     for k in range(chains):
         rng = model.streams.at(purpose, chain=k, iteration=block, cell=cell)
         momentum[:, k], uniform[:, :, k] = rng.standard_normal((_AHEAD, d)), rng.random((3, _AHEAD))
-        far[..., k], decided[..., k] = rng.standard_normal((_AHEAD, len(_WIDTHS))), rng.random((_AHEAD, len(_WIDTHS)))
+        far[:, k], decided[:, k] = rng.standard_normal(_AHEAD), rng.random(_AHEAD)
+    widths = np.resize(_WIDTHS, _AHEAD)[:, None]
     theta = _QUARTER * (_ANGLES[0] + (_ANGLES[1] - _ANGLES[0]) * uniform[0])
-    return Noise(block, momentum, theta * np.minimum(uniform[1] / _SHORT, 1.0), uniform[2], far, decided)
+    return Noise(block, momentum, theta * np.minimum(uniform[1] / _SHORT, 1.0), uniform[2], far * widths, decided)
 
 
 def _start(model: Model, plan: Plan, prior: PriorState, chains: int) -> HMCState:

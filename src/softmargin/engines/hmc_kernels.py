@@ -45,7 +45,6 @@ def ramp(f: Any, kink: Any, slope: Any, left: Any, jump: Any, sharp: Any) -> Non
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pull(beta: Any, X: Any, kink: Any, slope: Any, left: Any, jump: Any, sharp: Any, total: Any) -> None:
     """Score of the rows in the coefficients of one lot, smoothed, in single precision."""
-    half, one, zero = X.dtype.type(0.5), X.dtype.type(1.0), X.dtype.type(0.0)
     narrow = beta.astype(X.dtype)
     f = np.empty((LOT, X.shape[2]), X.dtype)
     part, whole = np.empty((X.shape[1], LOT), X.dtype), np.zeros((X.shape[1], LOT), X.dtype)
@@ -166,7 +165,7 @@ def decide(
 def stretch(
     beta: Any, loglik: Any, ahead: Any, t: Any, uniform: Any, dimension: int, precision: Any, prior: Any, accept: Any
 ) -> None:
-    """Metropolis on ``beta -> e^t beta`` of every chain; ``loglik`` and ``ahead`` are the likelihoods here and there."""
+    """Metropolis on ``beta -> e^t beta`` of every chain, with likelihoods ``loglik`` here and ``ahead`` there."""
     quadratic, linear, table, grid = prior
     for k in range(len(beta)):
         there = np.exp(t[k]) * beta[k]

@@ -10,8 +10,17 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.hmc_kernels import (
-    BLOCK, LOT, decide, finish, leap, line_loglik, predict, pulls, ramp, transition,
-)  # fmt: skip
+    BLOCK,
+    LOT,
+    decide,
+    finish,
+    leap,
+    line_loglik,
+    predict,
+    pulls,
+    ramp,
+    transition,
+)
 from softmargin.engines.hmc_scale import SharedPrior
 from softmargin.engines.model import Model
 from softmargin.execution.blocks import Cell
@@ -34,7 +43,7 @@ class Point(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """The prior ``exp(-precision beta^2/2)`` of each chain times one that all share, and the Gaussian that is rotated."""
+    """The prior ``exp(-precision beta^2/2)`` of each chain times one that all share, and the Gaussian to rotate."""
 
     precision: Array  # (chain, coefficient)
     shared: SharedPrior
@@ -110,7 +119,9 @@ class Copied:
     lines: Lines
     X: Array  # (block, coefficient, row): double precision for the density
     narrow: Any  # single precision for the kicks, which may be any function
-    ramps: tuple[Any, ...]  # kink, slope of the smoothed step at width one, left score, jump, of the rows of each block
+    ramps: tuple[
+        Any, Any, Any, Any
+    ]  # kink, slope of the smoothed step at width one, left score, jump, of the rows of each block
 
     def point(self, q: Array, beta: Array, kappa: float) -> Point:
         f, pull, loglik = np.empty((len(beta), len(self.model.y))), np.empty_like(beta), np.empty(len(q))
@@ -132,9 +143,10 @@ class Copied:
         def run(at: slice) -> None:
             own = slice(None) if shared else at
             transition(
-                *(values[at] for values in new), mean[at], probability[at], accept[at], path.momentum[at],
-                path.theta[at], path.uniform[at], path.steps, 1.0 / path.kappa, motion.precision[at], motion.shared.form,
-                width, motion.root[own], motion.centre[own], self.X, self.lines, self.narrow, self.ramps,
+                new.q[at], new.beta[at], new.f[at], new.pull[at], new.loglik[at], mean[at], probability[at], accept[at],
+                path.momentum[at], path.theta[at], path.uniform[at], path.steps, 1.0 / path.kappa,
+                motion.precision[at], motion.shared.form, width, motion.root[own], motion.centre[own],
+                self.X, self.lines, self.narrow, self.ramps,
             )  # fmt: skip
 
         blocks = self.model.blocks
@@ -250,5 +262,5 @@ def rows_for(model: Model, variance: Array) -> Rows:
         out.ravel()[:n] = values
         return out
 
-    ramps = tuple(blocked(values) for values in (lines.kink, 0.5 / spread, lines.left, lines.jump))
+    ramps = blocked(lines.kink), blocked(0.5 / spread), blocked(lines.left), blocked(lines.jump)
     return Copied(model, lines, X, X.astype(np.float32), ramps)

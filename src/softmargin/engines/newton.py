@@ -77,28 +77,32 @@ class InteriorPoint:
             dpositive = (a1 + (xi / v) * dg, a2 - (s / g) * dg)
             return gaussian, _Step(dbeta, ahead, dpositive, (-dg, dg), edges.move(dbeta, edge_aim))
 
-        def reach(move: _Step) -> float:
-            return min(room(x.positive + x.dual, move.positive + move.dual), edges.room(move.edges))
+        def reach(move: _Step, share: float) -> tuple[float, float]:
+            """Lengths of the primal and the dual step: they may differ where the penalty has no squares to tie them."""
+            first, second = room(x.positive, move.positive), min(room(x.dual, move.dual), edges.room(move.edges))
+            if edges.tied:
+                first = second = min(first, second)
+            return min(1.0, share * first), min(1.0, share * second)
 
         # 1. predictor: aim at products of zero
         gaussian, move = direction(tuple(-part for part in x.positive), edges.predictor(), None)
-        length = min(1.0, reach(move))
+        length, dual = reach(move, 1.0)
         pairs = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
-        trial = sum(float((a + length * da) @ (b + length * db)) for a, da, b, db in pairs)
-        trial = (trial + edges.trial(move.edges, length)) / count
+        trial = sum(float((a + length * da) @ (b + dual * db)) for a, da, b, db in pairs)
+        trial = (trial + edges.trial(move.edges, min(length, dual))) / count
         target = mu * (max(trial, 0.0) / mu) ** 3
         # 2. corrector: aim at the target with the second-order products
         parts = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
         aim = tuple((target - da * db) / b - a for a, da, b, db in parts)
         _, move = direction(aim, edges.corrector(move.edges, target), gaussian)
-        length = min(1.0, 0.995 * reach(move))
+        length, dual = reach(move, 0.995)
         beta, f = x.beta + length * move.beta, x.f + length * move.f
         new = _Point(
             beta,
             f,
             tuple(a + length * da for a, da in zip(x.positive, move.positive, strict=True)),
-            tuple(b + length * db for b, db in zip(x.dual, move.dual, strict=True)),
-            kind.moved(x.edges, move.edges, length, beta),
+            tuple(b + dual * db for b, db in zip(x.dual, move.dual, strict=True)),
+            kind.moved(x.edges, move.edges, length, dual, beta),
             x.gap,
             min(mu, x.mu),
             0 if mu < 0.9 * x.mu else x.stalled + 1,

@@ -24,9 +24,9 @@ from softmargin.execution.variates import slice_step
 
 __all__ = ["LearnedNoise", "Noise", "NoiseLaw", "NoiseState", "NoisyChain", "NoisyGibbs"]
 
-_LOWEST, _HIGHEST = -12.0, 12.0  # log levels in units of the response: a smaller one is as good as none
-_WIDEST = 5.0  # largest band that is tried
-_START = math.log(0.5)
+_LOWEST, _HIGHEST = -9.0, 12.0  # log levels in spreads of the response: a smaller one is as good as none
+_WIDEST = 5.0  # largest band that is tried, likewise
+_START = 0.5
 
 
 class _LogDensity(Protocol):
@@ -55,22 +55,31 @@ class Noise:
         The level, where it is fixed.
     width_prior : object with ``log_density``, or None
         Prior of the band of the loss (epsilon), where it is learned.
+    unit : float
+        Spread of the response, around which levels are looked for.
     """
 
     prior: _LogDensity
     level: float | None = None
     width_prior: _LogDensity | None = None
+    unit: float = 1.0
 
     @property
     def start(self) -> float:
         """Log level to start from."""
-        return _START if self.level is None else math.log(self.level)
+        return math.log(_START * self.unit if self.level is None else self.level)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Log levels, and logs of bands, that are considered."""
+        return _LOWEST + math.log(self.unit), _HIGHEST + math.log(self.unit)
 
     def log_density(self, loss: Any, T: float, N: float) -> Callable[[float], float]:
         """Log of likelihood times prior as a function of log nu."""
+        low, high = self.range
 
         def value(l: float) -> float:
-            if not _LOWEST < l < _HIGHEST:
+            if not low < l < high:
                 return -math.inf
             kappa = math.exp(-loss.noise_power * l)
             return self.prior.log_density(l) - kappa * T - N * float(loss.log_normalizer(kappa))
@@ -84,14 +93,14 @@ class Noise:
             fixed = math.exp(-loss.noise_power * l)
             value = -fixed * T - N * float(loss.log_normalizer(fixed))
             return NoiseLaw(fixed, value, np.array([l]), np.ones(1))
-        density = self.log_density(loss, T, N)
-        peak = _largest(density, _LOWEST, _HIGHEST)  # concave in log nu
+        density, (low, high) = self.log_density(loss, T, N), self.range
+        peak = _largest(density, low, high)  # concave in log nu
         if mode:
             return NoiseLaw(math.exp(-loss.noise_power * peak), density(peak), np.array([peak]), np.ones(1))
         h = 1e-3
         bend = (2.0 * density(peak) - density(peak - h) - density(peak + h)) / (h * h)
         sd = min(max(1.0 / math.sqrt(max(bend, 1e-6)), 1e-4), 3.0)
-        points = np.linspace(max(peak - 12.0 * sd, _LOWEST), min(peak + 12.0 * sd, _HIGHEST), 123)[1:-1]
+        points = np.linspace(max(peak - 12.0 * sd, low), min(peak + 12.0 * sd, high), 123)[1:-1]
         kappa = np.exp(-loss.noise_power * points)
         values = np.array([self.prior.log_density(l) for l in points.tolist()])
         values -= kappa * T + N * loss.log_normalizer(kappa)
@@ -165,7 +174,7 @@ class LearnedNoise:
             def value(width: float) -> float:
                 return law(loss.with_width(width)).value + width_prior.log_density(math.log(width)) - math.log(width)
 
-            best = _largest(value, 1e-9, _WIDEST, 1e-5)
+            best = self.noise.unit * _largest(lambda x: value(self.noise.unit * x), 1e-9, _WIDEST, 1e-5)
             loss = loss.with_width(best) if value(best) > value(loss.width) else loss
         found = law(loss)
         now = _at(model, loss, found.weight)
@@ -239,10 +248,10 @@ class NoisyGibbs:
         l, loss, f, N = state.log_level, state.loss, state.chain.f, float(model.c.sum())
         width_prior = self.noise.width_prior
         if width_prior is not None:
-            kappa = math.exp(-loss.noise_power * l)
+            kappa, (low, high) = math.exp(-loss.noise_power * l), self.noise.range
 
             def density(log_width: float) -> float:
-                if not _LOWEST < log_width < _HIGHEST:
+                if not low < log_width < high:
                     return -math.inf
                 other = loss.with_width(math.exp(log_width))
                 fit = kappa * float(other.loglik(model.y, model.c, f).sum())

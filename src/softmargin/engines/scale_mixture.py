@@ -11,7 +11,6 @@ from softmargin.designs.base import Array
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import run
 from softmargin.engines.model import Model
-from softmargin.link import cavity
 
 __all__ = ["Mixture", "mix_over_scale"]
 
@@ -27,13 +26,10 @@ class Mixture(NamedTuple):
     root: Array
     scales: Array  # grid of scales
     weights: Array  # and their probabilities
-    f_out: Array  # leave-one-out mean of every predictor
-    v_out: Array  # and its variance
-    max_kv: float
-    states: tuple[VIState, ...] = ()  # the fits, one for each scale
+    states: tuple[VIState, ...]  # the fits, one for each scale
 
 
-def mix_over_scale(model: Model, fit: VIState, part: Array, *, steps: int = 2) -> Mixture:
+def mix_over_scale(model: Model, fit: VIState, *, steps: int = 2) -> Mixture:
     """Refit at fixed scales around the learned one, weighted by their bound times the hyperprior.
 
     The grid is uniform in log precision with spacing ``max(0.5, sqrt(2/r))``, r the number of shrunk coefficients,
@@ -76,17 +72,4 @@ def mix_over_scale(model: Model, fit: VIState, part: Array, *, steps: int = 2) -
         for p, state in zip(weight, states, strict=True)
     ]
     root = np.asarray(np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r")).T
-    # without a row each component has its own cavity; their weights hardly change
-    cavities = [cavity(state.f, state.v, state.message.w, state.message.b, part) for state in states]
-    f_out = sum(p * out[0] for p, out in zip(weight, cavities, strict=True))
-    v_out = sum(p * (out[1] + (out[0] - f_out) ** 2) for p, out in zip(weight, cavities, strict=True))
-    return Mixture(
-        np.asarray(mean),
-        np.ascontiguousarray(root),
-        np.exp(log_scales),
-        weight,
-        np.asarray(f_out),
-        np.asarray(v_out),
-        float(weight @ np.array([out[2] for out in cavities])),
-        tuple(states),
-    )
+    return Mixture(np.asarray(mean), np.ascontiguousarray(root), np.exp(log_scales), weight, tuple(states))

@@ -186,6 +186,8 @@ def pack(rows: Rows, reference: Reference, gamma: Flags, D: Array) -> Packed:
                 kept[j] = np.empty(p)
                 cross_row(rows.Z, reference.K, reference.full, j, kept[j])
             packed.cross[k] = kept[j]
+    if not m:
+        return packed
     P = packed.cross[:m, index]
     P.flat[:: m + 1] += D[index]
     root = Gaussian.from_precision(P, np.zeros(m)).root

@@ -15,12 +15,13 @@ from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.model import Model
 from softmargin.estimators.inference import INFERENCES, Fit, Inclusion, Settings, fit_vb
 from softmargin.estimators.problem import prepare
+from softmargin.estimators.readout import BinaryReadout
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 from softmargin.priors.ridge import Ridge
 
-__all__ = ["Binary", "Recipe", "fit_binary", "spread_of"]
+__all__ = ["Binary", "Recipe", "fit_binary", "settled", "spread_of"]
 
 _RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
 _MARGIN = 0.01  # the larger one must be better by this much
@@ -48,8 +49,18 @@ class Binary:
     learning_rate: float
 
     @property
+    def parts(self) -> tuple[Binary, ...]:
+        """The models that this one consists of."""
+        return (self,)
+
+    @property
     def columns(self) -> Columns:
         return self.fit.posterior.columns
+
+    @property
+    def loo(self) -> Any:
+        """Leave-one-out scores and the link."""
+        return self.fit.loo
 
     def offset(self, kind: str) -> float:
         """How far the link moves the boundary from f = 0."""
@@ -74,24 +85,32 @@ class Binary:
             return diagnostics.pseudo_probability(f, v, self.learning_rate)
         return diagnostics.sign_probability(f, v)
 
+    def probability(self, X: Any, kind: str) -> Array:
+        """Probabilities (rows, 2) of the classes."""
+        second = self.positive(X, kind)
+        return np.column_stack((1.0 - second, second))
+
+    @property
+    def loo_probability(self) -> Array:
+        """The same of the training rows, each left out."""
+        second = self.fit.held.probability
+        return np.column_stack((1.0 - second, second))
+
     def sample(self, X: Any, n: int, streams: Streams) -> Array:
         """Draws (rows, n) of f."""
         with one_blas_thread():
-            return spread_of(self.fit.posterior, "sample").sample(self.design(X), streams.at(Purpose.PREDICT), n)
+            posterior: GaussianPosterior = spread_of(self.fit.posterior, "sample")
+            return posterior.sample(self.design(X), streams.at(Purpose.PREDICT), n)
 
     def inclusion(self) -> Inclusion | None:
         """Inclusion probabilities of the columns of X; zero for constant ones."""
-        if self.fit.inclusion is None:
-            return None
+        return None if self.fit.inclusion is None else self.fit.inclusion.by_column(self.columns)
 
-        def by_column(values: Array) -> Array:
-            full = np.zeros((*values.shape[:-1], self.columns.n_features))
-            full[..., self.columns.keep] = values[..., int(self.columns.intercept) :]
-            return full
+    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
+        """Draws of everything that was sampled, in the units of X."""
+        return diagnostics.sampled(spread_of(self.fit.posterior, "to_arviz"), draws, streams)
 
-        return Inclusion(*(by_column(part) for part in self.fit.inclusion))
-
-    def summary(self, names: list[str], level: float) -> pd.DataFrame:
+    def summary(self, names: list[str], level: float, classes: Any = None) -> pd.DataFrame:
         """One row a coefficient, the intercept first where there is one."""
         posterior = self.fit.posterior
         if isinstance(posterior, GaussianPosterior):
@@ -110,9 +129,9 @@ class Binary:
         return frame if self.columns.intercept else frame.iloc[1:]
 
 
-def spread_of(posterior: Any, what: str) -> GaussianPosterior:
+def spread_of(posterior: Any, what: str) -> Any:
     """The posterior, where it has a spread."""
-    if not isinstance(posterior, GaussianPosterior):
+    if not posterior.has_spread:
         raise ValueError(
             f"{what} needs a posterior, and inference='map' gives a point; fit with inference='vb' or 'gibbs'."
         )
@@ -137,18 +156,18 @@ def fit_binary(
         form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
         problem = prepare(*rows, prior=recipe.prior, solver=recipe.solver, **form)
         model = problem.model
-        settings = Settings(
-            columns, problem.coordinates, part=problem.part, weight=weight, callback=callback, **recipe.run
-        )
+        readout = BinaryReadout(columns, problem.coordinates.basis, problem.part, weight)
+        settings = Settings(readout, callback=callback, **recipe.run)
         infer = INFERENCES[recipe.inference]
         try:
             if not isinstance(recipe.learning_rate, str):
                 rate, first = float(recipe.learning_rate), None
             elif hasattr(model.prior, "gaussian") and model.size <= len(sign):
-                rate, first = _settled(model, settings)
+                rate, first = settled(model, settings)
             else:  # point masses, or more columns than rows: settled under a normal prior
                 normal = prepare(*rows, prior=Ridge(), **form)
-                rate, _ = _settled(normal.model, replace(settings, coordinates=normal.coordinates))
+                basis = normal.coordinates.basis
+                rate, _ = settled(normal.model, replace(settings, readout=replace(readout, basis=basis)))
                 normal.model.blocks.close()
                 first = None
             return Binary(infer(model.with_weight(rate * model.c), settings, first), rate)
@@ -156,9 +175,9 @@ def fit_binary(
             model.blocks.close()
 
 
-def _settled(model: Model, settings: Settings) -> tuple[float, Fit]:
+def settled(model: Model, settings: Settings) -> tuple[float, Fit]:
     """The learning rate that the leave-one-out scores of quick fits prefer, and its fit."""
-    quiet = replace(settings, options={}, callback=None, link_tol=1e-6)
+    quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
     low, high = (fit_vb(model.with_weight(rate * model.c), quiet) for rate in _RATES)
     better = high.loo.objective < low.loo.objective - _MARGIN
     chosen = int(better and high.loo.max_kv <= _TRUSTED)

@@ -10,9 +10,8 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
-from softmargin.engines.active_set import ActiveSet, finish, leave_one_out
+from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.annealing import Annealing, heated
-from softmargin.engines.cavities import CavityAverage, grouped_cavity
 from softmargin.engines.certificate import Certificate
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
@@ -23,10 +22,7 @@ from softmargin.engines.newton import Newton
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.engines.single_changes import best_change
-from softmargin.link import LeaveOneOut, cavity, fit_link
-from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.priors.base import PriorMessage
-from softmargin.solvers.coordinates import Coordinates
 
 _THINNED = 500  # draws behind the covariance of very many coefficients
 _CAVITIES = 100  # sweeps that latent-wise leave-one-out moments are averaged over
@@ -42,10 +38,7 @@ __all__ = ["INFERENCES", "Fit", "Inclusion", "Settings", "fit_vb"]
 class Settings:
     """What the user asked for, resolved."""
 
-    columns: Columns
-    coordinates: Coordinates
-    part: Array  # share of each row's message that one observation makes
-    weight: Array  # weight of each row in the scores: sample weight times class weight
+    readout: Any  # how results become a posterior; see ``readout.Readout``
     draws: int = 1000
     warmup: int = 1000
     chains: int = 4
@@ -53,7 +46,6 @@ class Settings:
     max_iter: int = 500
     tol: float = 1e-6
     verbose: int = 0
-    link_tol: float = 1e-10
     callback: Callable[[int, Info], bool] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -78,20 +70,22 @@ class Inclusion(NamedTuple):
         chains = sums.sum(axis=1) / kept
         return cls(chains, error, indicator - chains)
 
+    def by_column(self, columns: Columns) -> Inclusion:
+        """The same of the columns of X; zero for constant ones."""
 
-class HeldOut(NamedTuple):
-    """Moments of the training rows' predictors without the row itself, and the link fitted on them."""
+        def spread(values: Array) -> Array:
+            full = np.zeros((*values.shape[:-1], columns.n_features))
+            full[..., columns.keep] = values[..., int(columns.intercept) :]
+            return full
 
-    f: Array
-    v: Array
-    loo: LeaveOneOut
+        return Inclusion(*(spread(part) for part in self))
 
 
 class Fit(NamedTuple):
     """A posterior with the leave-one-out summary of its training rows."""
 
-    posterior: Posterior
-    held: HeldOut
+    posterior: Any
+    held: Any  # leave-one-out predictors of the training rows, with the link fitted on them
     scale: float
     outcome: Outcome
     gap: float | None = None
@@ -99,14 +93,9 @@ class Fit(NamedTuple):
     inclusion: Inclusion | None = None
 
     @property
-    def loo(self) -> LeaveOneOut:
+    def loo(self) -> Any:
         """Leave-one-out scores and the link."""
         return self.held.loo
-
-    @property
-    def loo_probability(self) -> Array:
-        """Probability of the second class of every training row, left out."""
-        return self.loo.link.probability(self.held.f, self.held.v)
 
 
 def _options(settings: Settings, *known: str) -> dict[str, Any]:
@@ -122,44 +111,19 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
     return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
 
 
-def _link(
-    model: Model, settings: Settings, f_out: Array, v_out: Array, max_kv: float, *, smooth: bool = False
-) -> HeldOut:
-    """The link; for a point (``smooth``) without an offset, so that the mode decides as the SVM that it is."""
-    loo = fit_link(
-        model.y,
-        f_out,
-        v_out,
-        settings.weight,
-        max_kv,
-        offset=settings.columns.intercept and not smooth,
-        smooth=smooth,
-        tol=settings.link_tol,
-    )
-    return HeldOut(f_out, v_out, loo)
-
-
-def _calibrate(model: Model, settings: Settings, f: Array, v: Array, w: Array, b: Array) -> HeldOut:
-    return _link(model, settings, *cavity(f, v, w, b, settings.part))
+def _gaussian(settings: Settings, mean: Array, root: Array, scale: float) -> Any:
+    """A Gaussian posterior at one value of the scale."""
+    return settings.readout.gaussian(mean, root, np.array([scale]), np.ones(1))
 
 
 def fit_vb(model: Model, settings: Settings) -> Fit:
-    """Exact Gaussian variational inference; the scale's own spread is added by a mixture (see ``finish_vb``)."""
+    """Exact Gaussian variational inference; the scale's own spread is added by a mixture (see ``_vb``)."""
     _options(settings)
     outcome = _run(GaussianVI(), model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state: VIState = outcome.state
-    held = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
-    posterior = GaussianPosterior(
-        settings.columns,
-        settings.coordinates.basis,
-        state.q.mean,
-        scale**2,
-        np.ascontiguousarray(state.q.root),
-        np.array([scale]),
-        np.ones(1),
-    )
-    return Fit(posterior, held, scale, outcome, vi=state)
+    posterior = _gaussian(settings, state.q.mean, state.q.root, scale)
+    return Fit(posterior, settings.readout.of_fit(model, state), scale, outcome, vi=state)
 
 
 def _needs_no_draws(model: Model) -> None:
@@ -173,14 +137,12 @@ def _selecting(model: Model, settings: Settings) -> Fit:
     engine = model.prior.variational(**_options(settings, "starts"))  # type: ignore[attr-defined]
     outcome = _run(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
-    mean, root = engine.coefficients(state)
-    held = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
-    posterior = GaussianPosterior(
-        settings.columns, settings.coordinates.basis, mean, scale**2, root, np.array([scale]), np.ones(1)
-    )
+    mean, root = engine.coefficients(state)
+    posterior = _gaussian(settings, mean, root, scale)
     nothing = np.zeros_like(state.inclusion)
-    return Fit(posterior, held, scale, outcome, inclusion=Inclusion(state.inclusion[None], nothing, nothing[None]))
+    inclusion = Inclusion(state.inclusion[None], nothing, nothing[None])
+    return Fit(posterior, settings.readout.of_fit(model, state), scale, outcome, inclusion=inclusion)
 
 
 def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -193,22 +155,13 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted:
         return fit
     try:
-        mixture = mix_over_scale(model, fit.vi, settings.part)
+        mixture = mix_over_scale(model, fit.vi)
     except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
         fit.outcome.interrupted = True
         return fit
-    posterior = GaussianPosterior(
-        settings.columns,
-        settings.coordinates.basis,
-        mixture.mean,
-        float(mixture.weights @ mixture.scales**2),
-        mixture.root,
-        mixture.scales,
-        mixture.weights,
-    )
-    held = _link(model, settings, mixture.f_out, mixture.v_out, mixture.max_kv)
+    posterior = settings.readout.gaussian(mixture.mean, mixture.root, mixture.scales, mixture.weights)
     scale = float(np.exp(mixture.weights @ np.log(mixture.scales)))  # it exists where the mean does not
-    return fit._replace(posterior=posterior, scale=scale, held=held)
+    return fit._replace(posterior=posterior, scale=scale, held=settings.readout.of_mixture(model, mixture))
 
 
 def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -218,13 +171,9 @@ def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
     engine = MeanField(**_options(settings, "accelerate"))
     outcome = _run(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
-    held = _calibrate(model, settings, state.f, state.v, state.message.w, state.message.b)
     scale = state.prior.values["scale"]
-    root = np.ascontiguousarray(state.q.root)
-    posterior = GaussianPosterior(
-        settings.columns, settings.coordinates.basis, state.q.mean, scale**2, root, np.array([scale]), np.ones(1)
-    )
-    return Fit(posterior, held, scale, outcome)
+    posterior = _gaussian(settings, state.q.mean, state.q.root, scale)
+    return Fit(posterior, settings.readout.of_fit(model, state), scale, outcome)
 
 
 def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tuple[ActiveSet, Penalty]:
@@ -315,9 +264,7 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     if point.certificate.gap > _UNFINISHED:
         outcome.converged, outcome.change = False, point.certificate.gap
     scale = state.prior.values["scale"]
-    f = leave_one_out(model, point, penalty, settings.part)
-    held = _link(model, settings, f, np.zeros_like(f), float("nan"), smooth=True)
-    posterior = PointPosterior(settings.columns, settings.coordinates.basis, point.beta, scale**2)
+    posterior, held = settings.readout.point(point.beta, scale), settings.readout.of_mode(model, point, penalty)
     return Fit(posterior, held, scale, outcome, gap=point.certificate.gap)
 
 
@@ -349,26 +296,27 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     scale, loglik = np.empty((2, settings.draws, settings.chains))
     mean = np.zeros(model.size)
     recorded: dict[str, Array] = {}
-    batches = np.zeros((settings.chains, _BATCHES, model.size))
-    cavities = CavityAverage(model, settings.part)
+    batches = np.zeros((settings.chains, _BATCHES, 1))
+    average = settings.readout.averager(model)
     every = max(1, settings.draws // (_CAVITIES if model.size <= 500 else _CAVITIES // 5))
-    narrow = model.size <= 2000 or hasattr(model.prior, "always")
     kept = 0
     current = Outcome(None)
 
     def keep(iteration: int, info: Info) -> bool:
-        nonlocal kept, mean
+        nonlocal kept, mean, batches
         past = iteration - settings.warmup
         if past > 0 and past % settings.thin == 0:
             for k, chain in enumerate(current.state):
                 draws[kept, k], scale[kept, k] = chain.beta, chain.prior.values["scale"]
                 loglik[kept, k] = chain.loglik
-                mean += chain.mean
-                batches[k, kept * _BATCHES // settings.draws] += getattr(chain, "inclusion", 0.0)
+                mean += getattr(chain, "mean", chain.beta)
+                if hasattr(chain, "inclusion"):
+                    batches = np.broadcast_to(batches, (*batches.shape[:2], len(chain.inclusion))).copy()
+                    batches[k, kept * _BATCHES // settings.draws] += chain.inclusion
                 for name, value in _noted(chain).items():
                     recorded.setdefault(name, np.empty_like(scale))[kept, k] = value
-            if narrow and kept % every == 0:
-                cavities.add(current.state[(kept // every) % settings.chains], iteration)
+            if average is not None and kept % every == 0:
+                average.add(current.state[(kept // every) % settings.chains], iteration)
             kept += 1
         return bool(settings.callback and settings.callback(iteration, info))
 
@@ -381,25 +329,13 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     scale, loglik = scale[:kept].T.copy(), loglik[:kept].T.copy()
     flat = draws.reshape(-1, model.size)
     root = _spread(flat)
-    posterior = DrawsPosterior(
-        settings.columns,
-        settings.coordinates.basis,
-        mean / (kept * settings.chains),
-        float((scale**2).mean()),
-        root,
-        scale.ravel(),
-        np.full(scale.size, 1.0 / scale.size),
-        draws,
-        loglik,
-        {name: values[:kept].T.copy() for name, values in recorded.items()},
-    )
-    moments = grouped_cavity(model, flat, scale.ravel(), settings.part)
-    if moments[2] > _GAUSSIAN and narrow:  # too skewed for Gaussian moments, as on separable data
-        moments = cavities.moments()
-    held = _link(model, settings, *moments)
+    values = {name: column[:kept].T.copy() for name, column in recorded.items()}
+    posterior = settings.readout.draws(mean / (kept * settings.chains), root, scale, draws, loglik, values)
+    held = settings.readout.of_draws(model, flat, scale.ravel(), average)
     selected = None
     if hasattr(current.state[0], "inclusion"):
-        selected = Inclusion.from_batches(batches, kept, settings.draws, (draws != 0.0).mean(axis=1))
+        used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, batches.shape[-1]).max(axis=1)
+        selected = Inclusion.from_batches(batches, kept, settings.draws, used)
     return Fit(posterior, held, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
 
 

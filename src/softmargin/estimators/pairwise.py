@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from softmargin import diagnostics
 from softmargin.designs.base import Array
 from softmargin.estimators.binary import Binary, Recipe, fit_binary
 from softmargin.estimators.problem import kept_columns
@@ -62,6 +63,14 @@ class Pairwise:
     loo: Scores
     loo_probability: Array
 
+    @property
+    def parts(self) -> tuple[Binary, ...]:
+        """The models of the pairs."""
+        return self.pairs
+
+    def _labels(self, classes: Any) -> list[str]:
+        return [f"{a} | {b}" for a, b in combinations(classes.tolist(), 2)]
+
     def probability(self, X: Any, kind: str) -> Array:
         """Probabilities (rows, k) of the classes."""
         return couple(np.column_stack([pair.positive(X, kind) for pair in self.pairs]), self.k)
@@ -76,11 +85,15 @@ class Pairwise:
         drawn = [pair.sample(X, n, streams.child(number)) for number, pair in enumerate(self.pairs)]
         return np.stack(drawn, axis=-1)
 
+    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
+        """Draws of everything that was sampled, with the pairs as a dimension."""
+        parts = [pair.sampled(classes, draws, streams.child(number)) for number, pair in enumerate(self.pairs)]
+        return diagnostics.stacked(parts, "pair", self._labels(classes))
+
     def summary(self, names: list[str], level: float, classes: Any) -> pd.DataFrame:
         """One row a coefficient and pair."""
         tables = {
-            f"{classes[i]} | {classes[j]}": pair.summary(names, level)
-            for (i, j), pair in zip(combinations(range(self.k), 2), self.pairs, strict=True)
+            label: pair.summary(names, level) for label, pair in zip(self._labels(classes), self.pairs, strict=True)
         }
         frame = pd.concat(tables, names=["pair"]).swaplevel()
         return frame.loc[[*(["Intercept"] if "Intercept" in frame.index else []), *names]]
@@ -123,7 +136,7 @@ def fit_pairwise(
     # a row's own pairs have left it out; the other pairs have never seen it
     r = np.column_stack([pair.positive(X, "calibrated") for pair in pairs])
     for number, (i, j) in wanted:
-        r[(index == i) | (index == j), number] = pairs[number].fit.loo_probability
+        r[(index == i) | (index == j), number] = pairs[number].fit.held.probability
     p = couple(r, k)
     own = p[np.arange(len(index)), index]
     total = weight.sum()

@@ -130,8 +130,9 @@ def path(
     grid, points = grid[np.sort(order)], [outcome.state[k] for k in back]
     beta = problem.coordinates.mean(np.array([point.beta for point in points]))
     coef, intercept = columns.to_user(beta)
+    spread = kept_columns(X, count, intercept=fit_intercept, standardized=True)
     standardized = np.zeros_like(coef)
-    standardized[:, columns.keep] = beta[:, int(fit_intercept) :]
+    standardized[:, spread.keep] = coef[:, spread.keep] / spread.scale
     return Path(
         grid,
         coef,

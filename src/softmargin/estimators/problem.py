@@ -14,6 +14,7 @@ from softmargin.estimators.validation import check_choice
 from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
 from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.group_lasso import GroupLasso
 from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.ridge import Ridge
@@ -22,13 +23,14 @@ from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.dual import Dual
 
-__all__ = ["PRIORS", "SOLVERS", "Problem", "kept_columns", "prepare", "prior_of"]
+__all__ = ["PRIORS", "SOLVERS", "Problem", "coordinates_for", "kept_columns", "prepare", "prior_of"]
 
 PRIORS: dict[str, Any] = {
     "ridge": Ridge,
     "lasso": Lasso,
     "bridge": Bridge,
     "horseshoe": Horseshoe,
+    "group-lasso": GroupLasso,
     "spike-slab": SpikeSlab,
     "laplace-zero": LaplaceZero,
 }
@@ -77,8 +79,7 @@ def prepare(
     streams: Streams,
 ) -> Problem:
     """The model of rows X with responses ``sign``, that count ``count`` times each and weigh ``weight``."""
-    design = design_for(X, columns)
-    coordinates = _solver(solver, design, prior).coordinates(design)
+    coordinates = coordinates_for(design_for(X, columns), prior, solver)
     free = np.zeros(coordinates.design.shape[1], dtype=bool)
     free[: int(columns.intercept)] = True
     blocks = Blocks(coordinates.design, sign, weight, workers=workers)
@@ -86,12 +87,14 @@ def prepare(
     return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
 
 
-def _solver(name: str, design: Design, prior: Any) -> Any:
+def coordinates_for(design: Design, prior: Any, solver: str) -> Coordinates:
+    """The coordinates that a solver works in; "auto" takes the space of the rows where that is smaller and allowed."""
     n, q = design.shape
     wide = q > n and getattr(prior, "isotropic", False)
-    solver = SOLVERS[("dual" if wide else "cholesky") if name == "auto" else name]()
-    require(solver, loss=None, prior=prior)
-    return solver
+    chosen = SOLVERS[("dual" if wide else "cholesky") if solver == "auto" else solver]()
+    require(chosen, loss=None, prior=prior)
+    coordinates: Coordinates = chosen.coordinates(design)
+    return coordinates
 
 
 def _bound(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:

@@ -59,11 +59,11 @@ def _levels(state: NoiseState) -> tuple[Array, tuple[Any, ...]]:
 
 def _gaussian(settings: Settings, units: Units, outcome: Outcome, q: Any, scales: Array, weights: Array) -> Regression:
     """Assemble a Gaussian posterior, q with ``mean`` and ``root``."""
-    mean = units.mean(np.array(q.mean), settings.columns.intercept)
+    mean = units.mean(np.array(q.mean), settings.readout.columns.intercept)
     square, root = float(weights @ scales**2), units.spread * np.ascontiguousarray(q.root)
     spread = units.spread
     posterior = GaussianPosterior(
-        settings.columns, settings.coordinates.basis, mean, spread**2 * square, root, spread * scales, weights
+        settings.readout.columns, settings.readout.basis, mean, spread**2 * square, root, spread * scales, weights
     )
     scale = spread * float(np.exp(weights @ np.log(scales)))
     return Regression(posterior, scale, outcome, *_levels(outcome.state))
@@ -79,7 +79,7 @@ def _vb(model: Model, settings: Settings, noise: Noise, units: Units) -> Regress
         scales = np.array([state.inner.prior.values["scale"]])
         return _gaussian(settings, units, outcome, state.inner.q, scales, np.ones(1))
     now = replace(model.with_weight(state.law.weight * model.c), loss=state.loss)
-    mixture = mix_over_scale(now, state.inner, settings.part)
+    mixture = mix_over_scale(now, state.inner)
     return _gaussian(settings, units, outcome, mixture, mixture.scales, mixture.weights)
 
 
@@ -108,8 +108,8 @@ def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regres
     outcome = _best(attempt, starts)
     inner = outcome.state.inner
     scale = units.spread * inner.prior.values["scale"]
-    mean = units.mean(inner.q.mean.copy(), settings.columns.intercept)
-    posterior = PointPosterior(settings.columns, settings.coordinates.basis, mean, scale**2)
+    mean = units.mean(inner.q.mean.copy(), settings.readout.columns.intercept)
+    posterior = PointPosterior(settings.readout.columns, settings.readout.basis, mean, scale**2)
     return Regression(posterior, scale, outcome, *_levels(outcome.state))
 
 
@@ -137,15 +137,15 @@ def _gibbs(model: Model, settings: Settings, noise: Noise, units: Units) -> Regr
     if kept < 2:
         raise KeyboardInterrupt("interrupted before two draws were kept")
     outcome.converged = kept == settings.draws
-    spread, intercept = units.spread, settings.columns.intercept
+    spread, intercept = units.spread, settings.readout.columns.intercept
     draws = np.ascontiguousarray(draws[:kept].swapaxes(0, 1))
     scale, loglik, level = (values[:kept].T.copy() for values in (scale, loglik, level))
     recorded = {"noise": spread * np.exp(level)}
     if noise.width_prior is not None:
         recorded["epsilon"] = spread * np.array([[loss.width for loss in chain] for chain in losses[:kept].T])
     posterior = DrawsPosterior(
-        settings.columns,
-        settings.coordinates.basis,
+        settings.readout.columns,
+        settings.readout.basis,
         units.mean(mean / (kept * settings.chains), intercept),
         spread**2 * float((scale**2).mean()),
         spread * _spread(draws.reshape(-1, model.size)),

@@ -35,6 +35,11 @@ def chosen(inclusion: Array, threshold: float, false_discovery: float | None) ->
 def always_mask(always_include: Any, columns: Columns, names: Any) -> Any:
     """Mask over the model's coefficients of the columns a prior must include, given by name or position."""
     wanted = np.zeros(columns.n_features, dtype=bool)
+    mask = np.asarray(always_include)
+    if mask.dtype == bool and len(mask):
+        if len(mask) != columns.n_features:
+            raise ValueError(f"always_include is a mask of {len(mask)} for the {columns.n_features} columns of X.")
+        wanted, always_include = mask.copy(), ()
     for column in always_include:
         if isinstance(column, str):
             if names is None or column not in names:
@@ -53,7 +58,7 @@ def _selects(estimator: Any) -> bool:
     """Whether the estimator's prior can leave columns out."""
     prior = estimator.prior
     if isinstance(prior, str):
-        return prior in ("lasso", "bridge", "spike-slab", "laplace-zero")
+        return prior in ("lasso", "bridge", "group-lasso", "spike-slab", "laplace-zero")
     return hasattr(prior, "always_include") or getattr(prior, "selects", False)
 
 

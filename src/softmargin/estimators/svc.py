@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from itertools import combinations
 from numbers import Real
 from typing import Any
 
@@ -14,13 +13,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from softmargin import diagnostics
 from softmargin.designs.base import Array
+from softmargin.designs.classes import pair_weights
+from softmargin.designs.standardize import Columns
 from softmargin.estimators._callbacks import CallbackSupport, fit_tasks, managed
-from softmargin.estimators.binary import Binary, Recipe, fit_binary, spread_of
+from softmargin.estimators.binary import Recipe, fit_binary, spread_of
 from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.notices import warn_of_fits
-from softmargin.estimators.pairwise import fit_pairwise
+from softmargin.estimators.pairwise import Pairwise, fit_pairwise
 from softmargin.estimators.problem import SOLVERS, kept_columns, prior_of
 from softmargin.estimators.selection import Selection
+from softmargin.estimators.sum_to_zero import fit_sum_to_zero
 from softmargin.estimators.validation import check_choice, check_finite, check_numeric, class_labels, row_weights
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
@@ -222,22 +224,28 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             "workers": self._workers(),
             "callback": each,
         }
-        k = len(self.classes_)
-        self.loo_probability_ = np.full((len(used), k), np.nan)
-        if k == 2:
-            binary = fit_binary(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
-            self._fitted: Any = binary
-            self.loo_probability_[used] = np.column_stack(
-                (1.0 - binary.fit.loo_probability, binary.fit.loo_probability)
-            )
-        else:
-            task |= {"intercept": self.fit_intercept, "standardized": self.standardize}
-            many = fit_pairwise(recipe, X, index, count, weight, k, **task)
-            self._fitted = many
-            self.loo_probability_[used] = many.loo_probability
+        self._fitted = self._scheme(recipe, X, index, count, weight, columns, task)
         end()
+        self.loo_probability_ = np.full((len(used), len(self.classes_)), np.nan)
+        self.loo_probability_[used] = self._fitted.loo_probability
         self._publish()
         return self
+
+    def _scheme(
+        self, recipe: Recipe, X: Any, index: Any, count: Array, weight: Array, columns: Columns, task: dict[str, Any]
+    ) -> Any:
+        """Fit two classes as they are, and more of them by ``multi_class``."""
+        k = len(self.classes_)
+        if k > 2 and self.multi_class == "sum-to-zero":
+            return fit_sum_to_zero(recipe, X, index, count, weight, columns, self.costs, k, **task)
+        if k > 2:
+            if self.costs is not None:
+                raise ValueError("costs of many classes need one model of all of them: set multi_class='sum-to-zero'.")
+            task |= {"intercept": self.fit_intercept, "standardized": self.standardize}
+            return fit_pairwise(recipe, X, index, count, weight, k, **task)
+        if self.costs is not None:  # the cost of an error of either class is a weight of its rows
+            weight = pair_weights(index, weight, np.asarray(self.costs, dtype=float), k).sum(axis=0)
+        return fit_binary(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
     def _recipe(self, prior: Any) -> Recipe:
         run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
@@ -253,9 +261,9 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         check_choice("solver", self.solver, ["auto", *SOLVERS])
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model"])
-        check_choice("multi_class", self.multi_class, ["pairwise"])
-        if self.random_effects is not None or self.costs is not None:
-            raise ValueError("random_effects and costs are not available in this version; leave them at None.")
+        check_choice("multi_class", self.multi_class, ["pairwise", "sum-to-zero"])
+        if self.random_effects is not None:
+            raise ValueError("random_effects are not available in this version; leave them at None.")
         for name, least in (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1)):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
@@ -287,24 +295,20 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
 
         return int(effective_n_jobs(self.n_jobs))
 
-    @property
-    def _models(self) -> tuple[Binary, ...]:
-        """The model of two classes, or those of all pairs."""
-        return (self._fitted,) if isinstance(self._fitted, Binary) else self._fitted.pairs
-
     def _publish(self) -> None:
-        models = self._models
+        models = self._fitted.parts
         fits = [model.fit for model in models]
 
         def per_model(values: list[Any]) -> Any:
-            return values[0] if len(self.classes_) == 2 else values
+            return values if isinstance(self._fitted, Pairwise) else values[0]
 
         self.posterior_ = per_model([fit.posterior for fit in fits])
         means = [fit.posterior.user_mean() for fit in fits]
-        self.coef_, self.intercept_ = (np.array(part) for part in zip(*means, strict=True))
+        self.coef_ = np.concatenate([np.atleast_2d(coef) for coef, _ in means])
+        self.intercept_ = np.concatenate([np.atleast_1d(intercept) for _, intercept in means])
         self.learning_rate_ = per_model([model.learning_rate for model in models])
         self.scale_ = per_model([fit.scale for fit in fits])
-        self.loo_ = fits[0].loo if len(self.classes_) == 2 else self._fitted.loo
+        self.loo_ = self._fitted.loo
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
         self.n_iter_ = max(fit.outcome.n_iter for fit in fits)
         self.converged_ = all(fit.outcome.converged for fit in fits)
@@ -316,7 +320,7 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             self.inclusion_ = per_model([each.chains.mean(axis=0) for each in chosen if each is not None])
             self.inclusion_error_ = per_model([each.error for each in chosen if each is not None])
             self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
-        warn_of_fits(fits, self.inference, self.tol, _LEVEL)
+        warn_of_fits(fits, self.inference, self.tol, _LEVEL + 1)
 
     def _checked(self, X: Any) -> Any:
         """New rows, checked."""
@@ -351,17 +355,13 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     def offset_(self) -> Any:
         """How far the calibrated link moves the boundary from f = 0; zero unless that clearly pays."""
         check_is_fitted(self)
-        offsets = [model.offset(self.probability) for model in self._models]
-        return offsets[0] if len(self.classes_) == 2 else np.array(offsets)
+        offsets = [model.offset(self.probability) for model in self._fitted.parts]
+        return np.array(offsets) if isinstance(self._fitted, Pairwise) else offsets[0]
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, columns in the order of ``classes_``."""
-        X = self._checked(X)
-        if len(self.classes_) > 2:
-            p: Array = self._fitted.probability(X, self.probability)
-            return p
-        positive = self._fitted.positive(X, self.probability)
-        return np.column_stack((1.0 - positive, positive))
+        p: Array = self._fitted.probability(self._checked(X), self.probability)
+        return p
 
     def predict(self, X: Any) -> Any:
         """The more probable class of each row: the argmax of ``predict_proba``."""
@@ -385,8 +385,7 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
-        classes = () if len(self.classes_) == 2 else (self.classes_,)
-        table: pd.DataFrame = self._fitted.summary(self._names(), level, *classes)
+        table: pd.DataFrame = self._fitted.summary(self._names(), level, self.classes_)
         return table
 
     def _names(self) -> list[str]:
@@ -395,8 +394,5 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     def to_arviz(self, draws: int = 1000) -> Any:
         """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
         check_is_fitted(self)
-        posteriors = [spread_of(model.fit.posterior, "to_arviz") for model in self._models]
-        pairs = None
-        if len(self.classes_) > 2:
-            pairs = [f"{a} | {b}" for a, b in combinations(self.classes_.tolist(), 2)]
-        return diagnostics.to_arviz(posteriors, self._names(), pairs, self.inference, draws, self.random_state)
+        streams = Streams.from_random_state(self.random_state)
+        return diagnostics.to_arviz(self._fitted.sampled(self.classes_, draws, streams), self._names(), self.inference)

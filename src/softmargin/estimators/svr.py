@@ -19,6 +19,7 @@ from softmargin.estimators.fresh import fresh
 from softmargin.estimators.inference import Settings
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.problem import SOLVERS, kept_columns, prepare, prior_of
+from softmargin.estimators.readout import BinaryReadout
 from softmargin.estimators.regression import REGRESSIONS, Regression, Units, half_widths
 from softmargin.estimators.svc import _LEVEL, BayesianSVC
 from softmargin.estimators.validation import check_choice, check_finite, check_numeric
@@ -106,7 +107,7 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
 
     References
     ----------
-    Polson and Scott (2011), section 6.
+    Polson and Scott (2011), section 2.2.
 
     Examples
     --------
@@ -181,7 +182,7 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> BayesianSVR:
-        prior, loss, noise = self._check_parameters()
+        prior = self._check_parameters()
         check_numeric(X)
         X, y = validate_data(
             self,
@@ -201,7 +202,8 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
         if not (count > 0).all():
             used = count > 0
             X, y, count = X[used], y[used], count[used]
-        units = self._response_units(y, count)
+        units, unit = self._response_units(y, count)
+        loss, noise = self._likelihood(unit)
         columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
         self._note_constant_columns(columns.keep, names)
         each, end = fit_tasks(self, X, y)
@@ -220,10 +222,7 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
                 streams=Streams.from_random_state(self.random_state),
             )
             settings = Settings(
-                columns,
-                problem.coordinates,
-                part=problem.part,
-                weight=count,
+                BinaryReadout(columns, problem.coordinates.basis, problem.part, count),
                 draws=self.draws,
                 warmup=self.warmup,
                 chains=self.chains,
@@ -242,8 +241,8 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
         self._publish(found, units)
         return self
 
-    def _check_parameters(self) -> tuple[Any, Any, Noise]:
-        """Refuse what cannot be, before any work; return the prior, the loss and what is known about the noise."""
+    def _check_parameters(self) -> Any:
+        """Refuse what cannot be, before any work; return the prior."""
         check_choice("inference", self.inference, list(REGRESSIONS))
         check_choice("likelihood", self.likelihood, _LIKELIHOODS)
         check_choice("solver", self.solver, ["auto", *SOLVERS])
@@ -265,22 +264,25 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
                 f"{type(prior).__name__} has point masses, which BayesianSVR does not know; use 'ridge', 'lasso', "
                 "'bridge' or 'horseshoe'."
             )
-        level = None if isinstance(self.noise, str) else float(self.noise)
-        if self.likelihood == "squared":
-            return prior, Squared(), Noise(HalfCauchy(1.0), level)
-        if isinstance(self.epsilon, str):
-            return prior, EpsilonInsensitive(0.5), Noise(HalfCauchy(1.0), level, HalfCauchy(1.0))
-        return prior, EpsilonInsensitive(float(self.epsilon)), Noise(HalfCauchy(1.0), level)
+        return prior
 
-    def _response_units(self, y: Array, count: Array) -> Units:
-        """Centre and spread of y; without an intercept it is not centred, as columns are not."""
-        if not self.standardize:
-            return Units(0.0, 1.0)
+    def _likelihood(self, unit: float) -> tuple[Any, Noise]:
+        """The loss, and what is known about the noise of a response with spread ``unit``."""
+        prior, level = HalfCauchy(unit), None if isinstance(self.noise, str) else float(self.noise)
+        if self.likelihood == "squared":
+            return Squared(), Noise(prior, level, unit=unit)
+        if isinstance(self.epsilon, str):
+            return EpsilonInsensitive(0.5 * unit), Noise(prior, level, prior, unit)
+        return EpsilonInsensitive(float(self.epsilon)), Noise(prior, level, unit=unit)
+
+    def _response_units(self, y: Array, count: Array) -> tuple[Units, float]:
+        """How y is standardized, and its spread as the model sees it; without an intercept it is not centred."""
         centre = float(count @ y / count.sum()) if self.fit_intercept else 0.0
         off = y - centre
         size = float(np.abs(off).max())
         spread = size * float(np.sqrt(count @ (off / size) ** 2 / count.sum())) if size > 0 else 1.0
-        return Units(centre, spread if spread > 1e-14 * abs(centre) else 1.0)
+        spread = spread if spread > 1e-14 * abs(centre) else 1.0
+        return (Units(centre, spread), 1.0) if self.standardize else (Units(0.0, 1.0), spread)
 
     def _publish(self, found: Regression, units: Units) -> None:
         self.posterior_, self.scale_ = found.posterior, found.scale
@@ -293,7 +295,7 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
         self.noise_ = units.spread * float(np.exp(np.log(found.levels).mean()))
         if self.likelihood != "squared":
             self.epsilon_ = units.spread * float(np.mean([loss.epsilon for loss in found.losses]))
-        warn_of_fits([found], self.inference, self.tol, _LEVEL)  # type: ignore[list-item]
+        warn_of_fits([found], self.inference, self.tol, _LEVEL + 1)  # type: ignore[list-item]
 
     def _checked(self, X: Any) -> Any:
         """New rows, checked."""
@@ -345,8 +347,8 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
     def to_arviz(self, draws: int = 1000) -> Any:
         """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
         check_is_fitted(self)
-        posterior = spread_of(self.posterior_, "to_arviz")
-        return diagnostics.to_arviz([posterior], self._names(), None, self.inference, draws, self.random_state)
+        drawn = self._fitted.sampled(None, draws, Streams.from_random_state(self.random_state))
+        return diagnostics.to_arviz(drawn, self._names(), self.inference)
 
     def _names(self) -> list[str]:
         return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))

@@ -30,7 +30,7 @@ class EpsilonInsensitive:
 
     References
     ----------
-    Polson and Scott (2011), section 6.
+    Polson and Scott (2011), section 2.2.
     """
 
     epsilon: float = 0.1

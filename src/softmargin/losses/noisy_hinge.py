@@ -81,7 +81,7 @@ class NoisyHinge:
 
     References
     ----------
-    Mallick, Ghosh and Ghosh (2005); Polson and Scott (2011), section 6.
+    Mallick, Ghosh and Ghosh (2005); Polson and Scott (2011), section 2.2.
     """
 
     noise: float = 1.0

@@ -50,7 +50,7 @@ class Probit:
 
     References
     ----------
-    Albert and Chib (1993), section 3.1.
+    Albert and Chib (1993).
     """
 
     def loglik(self, y: Array, c: Array, f: Array) -> Array:

@@ -15,7 +15,7 @@ from scipy.special import hyp1f1
 from softmargin.designs.base import Array
 from softmargin.execution.variates import slice_step, tilted_stable
 from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
+from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Bridge", "Lasso"]
 
@@ -36,8 +36,8 @@ class Bridge:
         has a uniform prior on (0.2, 2).
     scale : float or "learn"
         Scale of the coefficients.
-    hyperprior : HalfCauchy, InverseGamma or None
-        Prior of a learned scale; None is half-Cauchy(1), and for modes Gamma(2, 1) on ``scale^-alpha``.
+    hyperprior : HalfT, HalfCauchy, InverseGamma or None
+        Prior of a learned scale; None is half-t with 4 degrees of freedom, for modes Gamma(2, 1) on ``scale^-alpha``.
         ``InverseGamma(a, b)`` puts Gamma(a, rate b) on ``scale^-alpha``.
     intercept_scale : float
         Standard deviation of the intercept.
@@ -49,7 +49,7 @@ class Bridge:
 
     alpha: float | str = 0.5
     scale: float | str = "learn"
-    hyperprior: HalfCauchy | InverseGamma | None = None
+    hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
     isotropic = False
@@ -76,7 +76,7 @@ class Bridge:
         posterior: Any
         at_mode: Any
         if isinstance(self.scale, str):
-            posterior = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
+            posterior = HalfT(1.0) if self.hyperprior is None else self.hyperprior
             at_mode = InverseGamma(2.0, 1.0) if self.hyperprior is None else self.hyperprior
             at_mode = at_mode if hasattr(at_mode, "mode") else None
         else:
@@ -86,7 +86,7 @@ class Bridge:
 
 def Lasso(
     scale: float | str = "learn",
-    hyperprior: HalfCauchy | InverseGamma | None = None,
+    hyperprior: HalfT | InverseGamma | None = None,
     intercept_scale: float = 1e4,
 ) -> Bridge:
     """Laplace prior, density proportional to ``exp(-|beta|/scale)``: the bridge with alpha = 1."""
@@ -176,7 +176,9 @@ class BoundBridge:
         unit = k * a * v ** (0.5 * a - 1.0)
         slope = unit * hyp1f1(1.0 - 0.5 * a, 0.5, -x)  # twice dE/dvar
         steep = np.where(x < 1e6, unit * m * hyp1f1(1.0 - 0.5 * a, 1.5, -x), a * np.sign(m) * np.abs(m) ** (a - 1.0))
-        message = self._message(self.scale_prior.expect_power, self._size, energy, np.maximum(slope, 0.0), mean * mean + var)
+        message = self._message(
+            self.scale_prior.expect_power, self._size, energy, np.maximum(slope, 0.0), mean * mean + var
+        )
         rho = message.values["scale"] ** -a
         linear = np.zeros(len(self.free))
         linear[self._shrunk] = message.precision[self._shrunk] * m - rho * steep
@@ -185,7 +187,7 @@ class BoundBridge:
     def mode(self, beta: Array) -> PriorMessage:
         if self.mode_prior is None:
             raise ValueError(
-                "the joint mode under a half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
+                "the joint mode under a half-t or half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
                 "hyperprior, a fixed scale, or another inference."
             )
         size = np.maximum(np.abs(beta[self._shrunk]), _SMALLEST)

@@ -14,7 +14,7 @@ from softmargin.designs.base import Array
 from softmargin.execution.variates import tilted_stable
 from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
 from softmargin.priors.bridge import BoundBridge, Lasso
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
+from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["BoundGroupLasso", "GroupLasso"]
 
@@ -34,8 +34,8 @@ class GroupLasso:
     ----------
     scale : float or "learn"
         Scale of the lengths.
-    hyperprior : HalfCauchy, InverseGamma or None
-        Prior of a learned scale; None is half-Cauchy(1), and for modes Gamma(2, 1) on ``1/scale``.
+    hyperprior : HalfT, HalfCauchy, InverseGamma or None
+        Prior of a learned scale; None is half-t with 4 degrees of freedom, and for modes Gamma(2, 1) on ``1/scale``.
         ``InverseGamma(a, b)`` puts Gamma(a, rate b) on ``1/scale``.
     intercept_scale : float
         Standard deviation of the intercepts.
@@ -48,7 +48,7 @@ class GroupLasso:
     """
 
     scale: float | str = "learn"
-    hyperprior: HalfCauchy | InverseGamma | None = None
+    hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
     isotropic = False
@@ -58,11 +58,14 @@ class GroupLasso:
         check_scale("GroupLasso", self.scale, self.intercept_scale)
 
     def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> BoundGroupLasso | BoundBridge:
-        """Attach the prior to coefficients: ``classes`` blocks of them that sum to zero, ``free`` the intercepts."""
+        """Attach the prior to coefficients: ``classes`` blocks of them that sum to zero, ``free`` the intercepts.
+
+        ``rows`` counts the rows of the data, pairs of an observation and a class where there are several classes.
+        """
         lasso = Lasso(self.scale, self.hyperprior, self.intercept_scale).bind(free, rows)
         if classes == 1:
             return lasso
-        return BoundGroupLasso(free, lasso.flat, lasso.scale_prior, lasso.mode_prior, classes)
+        return BoundGroupLasso(free, lasso.flat, lasso.scale_prior, lasso.mode_prior, classes, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,7 @@ class BoundGroupLasso:
     scale_prior: ScalePrior
     mode_prior: ScalePrior | None
     classes: int
+    rows: int | None = None
 
     isotropic = False
 
@@ -104,10 +108,12 @@ class BoundGroupLasso:
         precision[:, self._shrunk] = np.minimum(local, _LARGEST)
         return precision.ravel()
 
-    def _message(self, solve: Callable[[float, float, float], tuple[float, float]], moment: Array) -> PriorMessage:
-        """Precision ``rho/length`` with rho = 1/scale solved from the sum of lengths."""
+    def _message(
+        self, solve: Callable[[float, float, float], tuple[float, float]], size: int, moment: Array
+    ) -> PriorMessage:
+        """Precision ``rho/length`` with rho = 1/scale solved from the sum of lengths in ``size`` dimensions."""
         length = self._lengths(moment)
-        rho, bound = solve(float(length.sum()), float(self._size), 1.0)
+        rho, bound = solve(float(length.sum()), float(size), 1.0)
         bound += self._log_constant - 0.5 * self.flat * float(moment[self.free].sum())
         return PriorMessage(self._precision(rho / length), bound, {"scale": 1.0 / rho})
 
@@ -117,17 +123,20 @@ class BoundGroupLasso:
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
         """Mean field: the expected length replaced by its bound, the root of the expected square."""
-        return self._message(self.scale_prior.expect_power, mean * mean + var)
+        return self._message(self.scale_prior.expect_power, self._size, mean * mean + var)
 
     gaussian = expect  # the expected length has no closed form in the marginal variances
 
     def mode(self, beta: Array) -> PriorMessage:
         if self.mode_prior is None:
             raise ValueError(
-                "the joint mode under a half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
+                "the joint mode under a half-t or half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
                 "hyperprior, a fixed scale, or another inference."
             )
-        return self._message(self.mode_prior.mode_power, beta * beta)
+        # n rows hold at most n coefficients away from zero; the others say nothing about the scale
+        n_free = dimensions(self.free, self.classes)
+        seen = self._size if self.rows is None else min(self._size, max(self.rows - n_free, 1))
+        return self._message(self.mode_prior.mode_power, seen, beta * beta)
 
     def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
         """Scale with the local scales integrated out, then the local scales: a block draw."""

@@ -14,7 +14,7 @@ from scipy.special import exp1, gammaln
 from softmargin.designs.base import Array
 from softmargin.execution.variates import reciprocal_horseshoe, slice_step
 from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
+from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Horseshoe"]
 
@@ -32,14 +32,14 @@ class Horseshoe:
     ----------
     scale : float or "learn"
         Global scale.
-    hyperprior : HalfCauchy, InverseGamma or None
+    hyperprior : HalfT, HalfCauchy, InverseGamma or None
         Prior of a learned global scale; None is half-Cauchy(1).
     intercept_scale : float
         Standard deviation of the intercept.
     """
 
     scale: float | str = "learn"
-    hyperprior: HalfCauchy | InverseGamma | None = None
+    hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
     isotropic = False

@@ -14,7 +14,8 @@ from scipy.special import betaln, digamma
 from softmargin.designs.base import Array
 from softmargin.execution.variates import slice_step, tilted_stable
 from softmargin.priors.base import Flags, PriorState
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+from softmargin.priors.point_mass import check_point_mass
+from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
 
 __all__ = ["BoundLaplaceZero", "LaplaceZero"]
 
@@ -42,10 +43,6 @@ class _Engines:
         return LaplaceZeroVB
 
 
-def _positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
-
-
 @dataclass(frozen=True)
 class LaplaceZero(_Engines):
     """Coefficients ``u = g v`` with ``g ~ Bernoulli(inclusion)`` and v Laplace, density ``exp(-|v|/scale)/(2 scale)``.
@@ -60,8 +57,8 @@ class LaplaceZero(_Engines):
         Prior mean of the number of columns chosen, in place of ``inclusion``.
     always_include : sequence
         Columns that are never left out; their coefficients are Laplace.
-    hyperprior : HalfCauchy, InverseGamma or None
-        Prior of a learned scale: None is half-Cauchy(1); ``InverseGamma(a, b)`` refers to ``scale^2``.
+    hyperprior : HalfT, HalfCauchy, InverseGamma or None
+        Prior of a learned scale: None is half-t with 4 degrees of freedom; ``InverseGamma`` refers to ``scale^2``.
     intercept_scale : float
         Standard deviation of the intercept.
 
@@ -81,32 +78,17 @@ class LaplaceZero(_Engines):
     _: KW_ONLY
     expected_size: float | None = None
     always_include: Sequence[Any] = ()
-    hyperprior: HalfCauchy | InverseGamma | None = None
+    hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
     isotropic = False
 
     def __post_init__(self) -> None:
-        if self.inclusion != "learn" and not (_positive(self.inclusion) and float(self.inclusion) < 1):
-            raise ValueError(f"inclusion must be a number between 0 and 1, or 'learn'; got {self.inclusion!r}.")
-        if self.scale != "learn" and not _positive(self.scale):
-            raise ValueError(f"scale must be a positive number or 'learn'; got {self.scale!r}.")
-        if self.expected_size is not None:
-            if not _positive(self.expected_size):
-                raise ValueError(f"expected_size must be a positive number or None; got {self.expected_size!r}.")
-            if self.inclusion != _INCLUSION:
-                raise ValueError(
-                    f"give inclusion or expected_size, not both; got inclusion={self.inclusion!r} and "
-                    f"expected_size={self.expected_size!r}."
-                )
-        if isinstance(self.always_include, str):
-            raise ValueError(f"always_include must be a list of columns; write [{self.always_include!r}].")
-        if self.hyperprior is not None and not hasattr(self.hyperprior, "log_density"):
-            raise ValueError(f"hyperprior must be HalfCauchy, InverseGamma or None; got {self.hyperprior!r}.")
-        if not _positive(self.intercept_scale):
-            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+        check_point_mass(self, _INCLUSION)
 
-    def bind(self, free: Flags, rows: int | None = None, always: Flags | None = None) -> BoundLaplaceZero:
+    def bind(
+        self, free: Flags, rows: int | None = None, always: Flags | None = None, *, classes: int = 1
+    ) -> BoundLaplaceZero:
         """Attach the prior to coefficients.
 
         Parameters
@@ -118,6 +100,10 @@ class LaplaceZero(_Engines):
         always : array of bool or None
             Marks what ``always_include`` names; None reads it as positions among the coefficients that are not free.
         """
+        if classes > 1:
+            raise ValueError(
+                "LaplaceZero is for two classes or pairs of them; use SpikeSlab or multi_class='pairwise'."
+            )
         if always is None:
             always = np.zeros(len(free), dtype=bool)
             columns = np.flatnonzero(~free)
@@ -133,7 +119,7 @@ class LaplaceZero(_Engines):
                     f"expected_size must be below the {m} columns that may be left out; got {self.expected_size!r}."
                 )
             inclusion = self.expected_size / m
-        hyperprior: Any = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
+        hyperprior: Any = HalfT(1.0) if self.hyperprior is None else self.hyperprior
         scale = hyperprior if isinstance(self.scale, str) else FixedScale(float(self.scale))
         return BoundLaplaceZero(free, always & ~free, self.intercept_scale**-2, scale, inclusion)
 

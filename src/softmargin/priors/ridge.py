@@ -12,7 +12,7 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior, check_scale
+from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Ridge"]
 
@@ -27,9 +27,9 @@ class Ridge:
     ----------
     scale : float or "learn"
         Standard deviation of the coefficients (of standardized columns when the estimator standardizes).
-    hyperprior : HalfCauchy, InverseGamma or None
-        Prior of a learned scale. None is half-Cauchy(1) for posteriors; for the posterior mode, where the
-        half-Cauchy degenerates, it is InverseGamma(2, 1) on the variance.
+    hyperprior : HalfT, HalfCauchy, InverseGamma or None
+        Prior of a learned scale. None is half-t with 4 degrees of freedom for posteriors; for the posterior mode,
+        where that degenerates, it is InverseGamma(2, 1) on the variance.
     intercept_scale : float
         Standard deviation of the intercept.
 
@@ -41,7 +41,7 @@ class Ridge:
     """
 
     scale: float | str = "learn"
-    hyperprior: HalfCauchy | InverseGamma | None = None
+    hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
     isotropic = True  # rotations of the shrunk coefficients leave the prior unchanged
@@ -64,7 +64,7 @@ class Ridge:
             fixed = FixedScale(float(self.scale))
             return BoundRidge(free, self.intercept_scale**-2, fixed, fixed, rows, classes)
         default = self.hyperprior is None
-        posterior: Any = HalfCauchy(1.0) if self.hyperprior is None else self.hyperprior
+        posterior: Any = HalfT(1.0) if self.hyperprior is None else self.hyperprior
         at_mode: Any = InverseGamma(2.0, 1.0) if default else self.hyperprior
         if not hasattr(at_mode, "mode"):
             at_mode = None
@@ -116,7 +116,7 @@ class BoundRidge:
     def mode(self, beta: Array) -> PriorMessage:
         if self.mode_prior is None:
             raise ValueError(
-                "the joint mode under a half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
+                "the joint mode under a half-t or half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
                 "hyperprior, a fixed scale, or another inference."
             )
         # n rows see at most n directions; the others, at zero in the mode, say nothing about the scale

@@ -12,8 +12,9 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.priors.base import Flags, PriorState
+from softmargin.priors.point_mass import check_point_mass
 from softmargin.priors.ridge import BoundRidge
-from softmargin.priors.scales import FixedScale, HalfCauchy, InverseGamma, ScalePrior
+from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
 
 __all__ = ["BoundSpikeSlab", "SpikeSlab"]
 
@@ -37,8 +38,8 @@ class SpikeSlab:
         columns that can be out.
     always_include : sequence of str or int, or array of bool
         Columns that are always in.
-    hyperprior : HalfCauchy, InverseGamma or None
-        Prior of a learned scale; None is half-Cauchy(1).
+    hyperprior : HalfT, HalfCauchy, InverseGamma or None
+        Prior of a learned scale; None is half-t with 4 degrees of freedom.
     inclusion_prior : (float, float)
         The two parameters of the beta prior of a learned inclusion probability.
     intercept_scale : float
@@ -60,42 +61,26 @@ class SpikeSlab:
     _: KW_ONLY
     expected_size: float | None = None
     always_include: Sequence[Any] = ()
-    hyperprior: HalfCauchy | InverseGamma | None = None
+    hyperprior: HalfT | InverseGamma | None = None
     inclusion_prior: tuple[float, float] = (1.0, 1.0)
     intercept_scale: float = 1e4
 
     isotropic = False  # selection is about these columns, not about rotations of them
 
     def __post_init__(self) -> None:
-        if isinstance(self.inclusion, str):
-            if self.inclusion != "learn":
-                raise ValueError(f"SpikeSlab inclusion must be a number in (0, 1) or 'learn'; got {self.inclusion!r}.")
-        elif not 0 < self.inclusion < 1:
-            raise ValueError(f"SpikeSlab inclusion must be a number in (0, 1) or 'learn'; got {self.inclusion!r}.")
-        if self.expected_size is not None:
-            if self.inclusion != 0.5:
-                raise ValueError(
-                    f"SpikeSlab takes inclusion or expected_size, not both; got inclusion={self.inclusion!r} and "
-                    f"expected_size={self.expected_size!r}."
-                )
-            if not 0 < self.expected_size < math.inf:
-                raise ValueError(f"SpikeSlab expected_size must be a positive number; got {self.expected_size!r}.")
-        if isinstance(self.scale, str):
-            if self.scale != "learn":
-                raise ValueError(f"SpikeSlab scale must be a positive number or 'learn'; got {self.scale!r}.")
-        elif not 0 < self.scale < math.inf:
-            raise ValueError(f"SpikeSlab scale must be a positive number or 'learn'; got {self.scale!r}.")
-        if not (len(self.inclusion_prior) == 2 and all(0 < value < math.inf for value in self.inclusion_prior)):
-            raise ValueError(f"SpikeSlab inclusion_prior must be two positive numbers; got {self.inclusion_prior!r}.")
-        if not 0 < self.intercept_scale < math.inf:
-            raise ValueError(f"intercept_scale must be a positive number; got {self.intercept_scale!r}.")
+        check_point_mass(self, 0.5)
+        pair = self.inclusion_prior
+        if not (isinstance(pair, Sequence) and len(pair) == 2 and all(0 < value < math.inf for value in pair)):
+            raise ValueError(f"SpikeSlab inclusion_prior must be two positive numbers; got {pair!r}.")
 
     @property
     def learned(self) -> bool:
         """Whether the scale is learned."""
         return isinstance(self.scale, str)
 
-    def bind(self, free: Flags, rows: int | None = None, always: Flags | None = None) -> BoundSpikeSlab:
+    def bind(
+        self, free: Flags, rows: int | None = None, always: Flags | None = None, *, classes: int = 1
+    ) -> BoundSpikeSlab:
         """Attach the prior to coefficients.
 
         Parameters
@@ -107,6 +92,8 @@ class SpikeSlab:
         always : array of bool or None
             Marks the coefficients that are always in, as long as ``free``; None takes ``always_include``, where it
             holds integers, as positions among the coefficients that are not free.
+        classes : int
+            With several, ``free`` and ``always`` are about variables, which are in or out for all classes.
         """
         always = self._always(free) if always is None else np.asarray(always, dtype=bool)
         if len(always) != len(free):
@@ -122,9 +109,9 @@ class SpikeSlab:
                 )
             pi = self.expected_size / selectable
         scale_prior: Any = FixedScale(float(self.scale)) if not isinstance(self.scale, str) else self.hyperprior
-        scale_prior = HalfCauchy(1.0) if scale_prior is None else scale_prior
+        scale_prior = HalfT(1.0) if scale_prior is None else scale_prior
         a, b = self.inclusion_prior
-        return BoundSpikeSlab(free, always, self.intercept_scale**-2, scale_prior, pi, a, b, rows)
+        return BoundSpikeSlab(free, always, self.intercept_scale**-2, scale_prior, pi, a, b, rows, classes)
 
     def _always(self, free: Flags) -> Flags:
         """``always_include`` as a mask over the coefficients, where it does not need column names."""
@@ -160,15 +147,18 @@ class BoundSpikeSlab:
     a: float = 1.0
     b: float = 1.0
     rows: int | None = None
+    classes: int = 1
 
     isotropic = False
+    only_draws = "a spike-and-slab prior needs draws: use inference='gibbs'"
 
     @property
     def sampler(self) -> type:
         """The engine that moves between models."""
+        from softmargin.engines.class_spike_slab import ClassSpikeSlabGibbs
         from softmargin.engines.spike_slab import SpikeSlabGibbs
 
-        return SpikeSlabGibbs
+        return SpikeSlabGibbs if self.classes == 1 else ClassSpikeSlabGibbs
 
     @cached_property
     def selectable(self) -> int:

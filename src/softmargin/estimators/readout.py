@@ -1,0 +1,203 @@
+"""What is read off a finished engine: the posterior in the user's terms, and predictors without their own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from softmargin.class_link import ClassLeaveOneOut, fit_class_link
+from softmargin.class_posterior import ClassDraws, ClassGaussian, ClassPoint
+from softmargin.designs.base import Array
+from softmargin.designs.standardize import Columns
+from softmargin.engines.active_set import ActiveSet, leave_one_out
+from softmargin.engines.cavities import CavityAverage, grouped_cavity
+from softmargin.engines.class_cavities import ClassMoments, draw_cavities, fit_cavities, mix_cavities, mode_cavities
+from softmargin.engines.model import Model
+from softmargin.engines.penalty import Penalty
+from softmargin.engines.scale_mixture import Mixture
+from softmargin.link import LeaveOneOut, cavity, fit_link
+from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
+
+__all__ = ["BinaryReadout", "ClassHeldOut", "ClassReadout", "HeldOut", "Readout"]
+
+_GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
+
+
+class HeldOut(NamedTuple):
+    """Moments of the training rows' predictors without the row itself, and the link fitted on them."""
+
+    f: Array
+    v: Array
+    loo: LeaveOneOut
+
+    @property
+    def probability(self) -> Array:
+        """Probability of the second class of every training row, left out."""
+        return self.loo.link.probability(self.f, self.v)
+
+
+class ClassHeldOut(NamedTuple):
+    """The same for the scores of several classes."""
+
+    f: Array
+    V: Array
+    loo: ClassLeaveOneOut
+
+    @property
+    def probability(self) -> Array:
+        """Probabilities (n, k) of every training row, left out."""
+        return self.loo.link.probability(self.f, self.V)
+
+
+class Readout(Protocol):
+    """How the results of any engine become a posterior and leave-one-out predictors."""
+
+    def point(self, beta: Array, scale: float) -> Any:
+        """The posterior of a mode."""
+
+    def gaussian(self, mean: Array, root: Array, scales: Array, weights: Array) -> Any:
+        """A Gaussian posterior with a discrete density of the prior scale."""
+
+    def draws(
+        self, mean: Array, root: Array, scale: Array, draws: Array, loglik: Array, recorded: dict[str, Array]
+    ) -> Any:
+        """A posterior of draws (chains, draws, coefficients)."""
+
+    def of_fit(self, model: Model, state: Any) -> Any:
+        """Leave-one-out predictors from a Gaussian fit."""
+
+    def of_mixture(self, model: Model, mixture: Mixture) -> Any:
+        """From a mixture of such fits over the scale."""
+
+    def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> Any:
+        """From a mode."""
+
+    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> Any:
+        """From draws (n, coefficients); ``average`` is what ``averager`` made, fed with sweeps."""
+
+    def averager(self, model: Model) -> Any:
+        """Collects sweeps where draws alone may not do, or None."""
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryReadout:
+    """Two classes.
+
+    ``part`` is the share of a row's message that one observation makes, and ``weight`` is how a row counts in the link.
+    """
+
+    columns: Columns
+    basis: Array | None
+    part: Array
+    weight: Array
+    tol: float = 1e-10
+
+    def point(self, beta: Array, scale: float) -> Posterior:
+        return PointPosterior(self.columns, self.basis, beta, scale**2)
+
+    def gaussian(self, mean: Array, root: Array, scales: Array, weights: Array) -> Posterior:
+        square = float(weights @ scales**2)
+        root = np.ascontiguousarray(root)
+        return GaussianPosterior(self.columns, self.basis, mean, square, root, scales, weights)
+
+    def draws(
+        self, mean: Array, root: Array, scale: Array, draws: Array, loglik: Array, recorded: dict[str, Array]
+    ) -> Posterior:
+        weights = np.full(scale.size, 1.0 / scale.size)
+        square = float((scale**2).mean())
+        return DrawsPosterior(
+            self.columns, self.basis, mean, square, root, scale.ravel(), weights, draws, loglik, recorded
+        )
+
+    def _linked(self, model: Model, f: Array, v: Array, max_kv: float, *, smooth: bool = False) -> HeldOut:
+        """The link; for a point (``smooth``) without an offset, so that the mode decides as the SVM that it is."""
+        offset = self.columns.intercept and not smooth
+        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, smooth=smooth, tol=self.tol)
+        return HeldOut(f, v, loo)
+
+    def of_fit(self, model: Model, state: Any) -> HeldOut:
+        return self._linked(model, *cavity(state.f, state.v, state.message.w, state.message.b, self.part))
+
+    def of_mixture(self, model: Model, mixture: Mixture) -> HeldOut:
+        # without a row each component has its own cavity; their weights hardly change
+        weights = mixture.weights
+        outs = [cavity(state.f, state.v, state.message.w, state.message.b, self.part) for state in mixture.states]
+        f = sum(p * out[0] for p, out in zip(weights, outs, strict=True))
+        v = sum(p * (out[1] + (out[0] - f) ** 2) for p, out in zip(weights, outs, strict=True))
+        return self._linked(model, np.asarray(f), np.asarray(v), float(weights @ np.array([out[2] for out in outs])))
+
+    def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> HeldOut:
+        f = leave_one_out(model, point, penalty, self.part)
+        return self._linked(model, f, np.zeros_like(f), float("nan"), smooth=True)
+
+    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> HeldOut:
+        moments = grouped_cavity(model, draws, scale, self.part)
+        if moments[2] > _GAUSSIAN and average is not None:  # too skewed for Gaussian moments, as on separable data
+            moments = average.moments()
+        return self._linked(model, *moments)
+
+    def quick(self) -> BinaryReadout:
+        """The same with a rougher link, to compare fits by."""
+        return replace(self, tol=1e-6)
+
+    def averager(self, model: Model) -> CavityAverage | None:
+        narrow = model.size <= 2000 or hasattr(model.prior, "always")
+        return CavityAverage(model, self.part) if narrow else None
+
+
+@dataclass(frozen=True, eq=False)
+class ClassReadout:
+    """Several classes with scores that sum to zero; ``label`` is the class of every observation."""
+
+    columns: Columns
+    basis: Array | None
+    part: Array
+    weight: Array
+    label: Any
+    k: int
+
+    def _blocks(self, beta: Array) -> Array:
+        return beta.reshape(*beta.shape[:-1], self.k, -1)
+
+    def point(self, beta: Array, scale: float) -> ClassPoint:
+        return ClassPoint(self.columns, self.basis, self._blocks(beta), scale**2)
+
+    def gaussian(self, mean: Array, root: Array, scales: Array, weights: Array) -> ClassGaussian:
+        square = float(weights @ scales**2)
+        return ClassGaussian(self.columns, self.basis, self._blocks(mean), square, root, scales, weights)
+
+    def draws(
+        self, mean: Array, root: Array, scale: Array, draws: Array, loglik: Array, recorded: dict[str, Array]
+    ) -> ClassDraws:
+        weights = np.full(scale.size, 1.0 / scale.size)
+        square, blocks = float((scale**2).mean()), self._blocks(draws)
+        return ClassDraws(
+            self.columns, self.basis, self._blocks(mean), square, root, scale.ravel(), weights, blocks, loglik, recorded
+        )
+
+    def _linked(self, moments: ClassMoments, *, smooth: bool = False) -> ClassHeldOut:
+        f, V, max_kv = moments
+        return ClassHeldOut(f, V, fit_class_link(self.label, f, V, self.weight, max_kv, smooth=smooth))
+
+    def of_fit(self, model: Model, state: Any) -> ClassHeldOut:
+        return self._linked(fit_cavities(model, state.q, state.f, state.message, self.part))
+
+    def of_mixture(self, model: Model, mixture: Mixture) -> ClassHeldOut:
+        parts = [fit_cavities(model, state.q, state.f, state.message, self.part) for state in mixture.states]
+        return self._linked(mix_cavities(mixture.weights, parts))
+
+    def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> ClassHeldOut:
+        moments = mode_cavities(model, point, penalty, self.part)
+        # a mode has no spread: new rows come without one, and so must these
+        return self._linked(ClassMoments(moments.mean, np.zeros_like(moments.covariance), moments.max_kv), smooth=True)
+
+    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
+        return self._linked(draw_cavities(model, draws, scale, self.part))
+
+    def quick(self) -> ClassReadout:
+        return self
+
+    def averager(self, model: Model) -> None:
+        return None

@@ -1,0 +1,206 @@
+"""Many classes as one model: scores that sum to zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import softmax
+
+from softmargin import diagnostics
+from softmargin.class_posterior import ClassDraws, ClassGaussian
+from softmargin.designs.base import Array
+from softmargin.designs.classes import ClassDesign, pair_weights
+from softmargin.designs.standardize import Columns, design_for
+from softmargin.engines.model import Model
+from softmargin.estimators.binary import Recipe, settled, spread_of
+from softmargin.estimators.inference import INFERENCES, Fit, Settings
+from softmargin.estimators.problem import coordinates_for
+from softmargin.estimators.readout import ClassReadout
+from softmargin.estimators.selection import always_mask
+from softmargin.execution.blocks import Blocks, one_blas_thread
+from softmargin.execution.streams import Purpose, Streams
+from softmargin.priors.ridge import Ridge
+from softmargin.solvers.sum_to_zero import SumToZero
+
+__all__ = ["SumToZeroFit", "fit_sum_to_zero"]
+
+
+@dataclass(frozen=True, eq=False)
+class SumToZeroFit:
+    """A fitted model of k classes."""
+
+    fit: Fit
+    learning_rate: float
+    costs: Array | None
+
+    @property
+    def parts(self) -> tuple[SumToZeroFit, ...]:
+        """The models that this one consists of."""
+        return (self,)
+
+    @property
+    def k(self) -> int:
+        """Number of classes."""
+        return int(self.fit.posterior.k)
+
+    @property
+    def loo(self) -> Any:
+        """Leave-one-out scores and the link."""
+        return self.fit.loo
+
+    @property
+    def loo_probability(self) -> Array:
+        """Probabilities (n, k) of the training rows, each left out."""
+        p: Array = self.fit.held.probability
+        return p
+
+    def offset(self, kind: str) -> float:
+        """The link moves boundaries by a matrix, not by one number."""
+        return 0.0
+
+    @property
+    def columns(self) -> Columns:
+        columns: Columns = self.fit.posterior.columns
+        return columns
+
+    def scores(self, X: Any) -> tuple[Array, Array]:
+        """Means (rows, k) and covariances of the scores."""
+        with one_blas_thread():
+            f, V = self.fit.posterior.moments(design_for(X, self.columns))
+        return f, V
+
+    def decision(self, X: Any, kind: str) -> Array:
+        """Scores (rows, k) whose argmax is the predicted class: logits of the link, or the scores themselves."""
+        f, V = self.scores(X)
+        if kind == "calibrated":
+            return np.asarray(self.fit.loo.link.logits(f, V))
+        score = np.log(np.maximum(self._plain(f, V, kind), 1e-300))
+        return np.asarray(score - score.mean(axis=1, keepdims=True))
+
+    def probability(self, X: Any, kind: str) -> Array:
+        """Probabilities (rows, k) of the classes."""
+        f, V = self.scores(X)
+        return np.asarray(self.fit.loo.link.probability(f, V)) if kind == "calibrated" else self._plain(f, V, kind)
+
+    def _plain(self, f: Array, V: Array, kind: str) -> Array:
+        """Averages over draws of the scores: of the normalised pseudo-likelihood, or of which score is largest."""
+        rng = np.random.Generator(np.random.Philox(0))
+        values, vectors = np.linalg.eigh(V)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        total, n = np.zeros_like(f), 200
+        costs = (np.ones((self.k, self.k)) if self.costs is None else self.costs) * (1.0 - np.eye(self.k))
+        for _ in range(n):
+            drawn = f + np.einsum("irs,is->ir", root, rng.standard_normal(f.shape))
+            if kind == "sign":
+                total[np.arange(len(f)), drawn.argmax(axis=1)] += 1.0
+            else:
+                loss = np.maximum(drawn + 1.0 / (self.k - 1), 0.0) @ costs.T
+                total += softmax(-2.0 * self.learning_rate * loss, axis=1)
+        return total / n
+
+    def sample(self, X: Any, n: int, streams: Streams) -> Array:
+        """Draws (rows, n, k) of the scores."""
+        with one_blas_thread():
+            draws: Array = spread_of(self.fit.posterior, "sample").sample(
+                design_for(X, self.columns), streams.at(Purpose.PREDICT), n
+            )
+        return draws
+
+    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
+        """Draws of everything that was sampled, with the classes as a dimension of the coefficients."""
+        posterior, recorded, stats = spread_of(self.fit.posterior, "to_arviz"), {}, {}
+        if isinstance(posterior, ClassDraws):
+            beta, scale, recorded = posterior.all_coefficients(), posterior.scale, posterior.recorded
+            stats = {"loglik": posterior.loglik}
+        else:
+            beta, scale = (part[None] for part in posterior.coefficient_draws(streams.at(Purpose.PREDICT), draws))
+        coef, intercept = self.columns.to_user(beta)
+        dims = {"coef": ["class", "feature"], "intercept": ["class"]}
+        variables = {"coef": coef, "intercept": intercept, "scale": scale, **recorded}
+        return diagnostics.Sampled(variables, stats, dims, {"class": classes.tolist()}, not stats)
+
+    def inclusion(self) -> Any:
+        """Inclusion probabilities of the columns of X; zero for constant ones."""
+        chosen = self.fit.inclusion
+        return None if chosen is None else chosen.by_column(self.columns)
+
+    def summary(self, names: list[str], level: float, classes: Any) -> pd.DataFrame:
+        """One row a coefficient and class."""
+        posterior = self.fit.posterior
+        if isinstance(posterior, ClassGaussian):
+            tables = posterior.table(level)
+        else:
+            coef, intercept = posterior.user_mean()
+            tables = [{"mean": np.concatenate(([a], b))} for a, b in zip(intercept, coef, strict=True)]
+        index = pd.Index(["Intercept", *names], name="feature")
+        frames, chosen = [], self.inclusion()
+        for r, table in enumerate(tables):
+            frame = pd.DataFrame(table, index=index)
+            if chosen is not None:
+                frame["inclusion"] = np.concatenate(([1.0], chosen.chains.mean(axis=0)))
+                frame["inclusion_error"] = np.concatenate(([0.0], chosen.error))
+                frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(chosen.chains, axis=0)))
+            if isinstance(posterior, ClassDraws):
+                coef, intercept = self.columns.to_user(posterior.all_coefficients()[:, :, r])
+                draws = np.concatenate((intercept[..., None], coef), axis=-1)
+                frame = frame.join(diagnostics.mixing_of(draws, index))
+            frames.append(frame)
+        table = pd.concat(dict(zip(classes.tolist(), frames, strict=True)), names=["class"]).swaplevel()
+        return table.loc[[*(["Intercept"] if self.columns.intercept else []), *names]]
+
+
+def fit_sum_to_zero(
+    recipe: Recipe,
+    X: Any,
+    label: Any,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    costs: Any,
+    k: int,
+    *,
+    streams: Streams,
+    workers: int = 1,
+    callback: Callable[[int, Any], bool] | None = None,
+) -> SumToZeroFit:
+    """Fit rows of k classes that count ``count`` times each and weigh ``weight``."""
+    with one_blas_thread():
+        table = None if costs is None else np.array(costs, dtype=float)
+        weights = pair_weights(label, weight, table, k)
+        part = np.minimum(1.0, 1.0 / count)
+
+        def built(prior: Any, solver: str) -> tuple[Model, ClassReadout]:
+            base = coordinates_for(design_for(X, columns), prior, solver)
+            design = ClassDesign.of(base.design, weights)
+            space = SumToZero.of(design)
+            selects = hasattr(prior, "always_include")
+            if selects:
+                free = np.arange(base.design.shape[1]) < int(columns.intercept)
+                always = always_mask(prior.always_include, columns, recipe.names)
+                bound = prior.bind(free, len(label), always=always, classes=k)
+            else:
+                bound = prior.bind(design.free, len(label), classes=k)
+            rows: Any = design
+            blocks = Blocks(rows, -np.ones(len(design.index)), weights[weights > 0.0], workers=workers)
+            model = Model(blocks, recipe.loss, bound, design.free, streams, space)
+            return model, ClassReadout(columns, base.basis, part, weight, label, k)
+
+        model, readout = built(recipe.prior, recipe.solver)
+        settings = Settings(readout, callback=callback, **recipe.run)
+        infer, first = INFERENCES[recipe.inference], None
+        try:
+            if not isinstance(recipe.learning_rate, str):
+                rate = float(recipe.learning_rate)
+            elif hasattr(model.prior, "gaussian") and model.dimension <= len(label):
+                rate, first = settled(model, settings)
+            else:  # point masses, or more columns than rows: settled under a normal prior
+                normal, other = built(Ridge(), "auto")
+                rate, _ = settled(normal, Settings(other, **recipe.run))
+                normal.blocks.close()
+            return SumToZeroFit(infer(model.with_weight(rate * model.c), settings, first), rate, table)
+        finally:
+            model.blocks.close()

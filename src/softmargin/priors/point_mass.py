@@ -1,0 +1,39 @@
+"""What priors with a point mass at zero check alike."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+__all__ = ["check_point_mass"]
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+
+
+def check_point_mass(prior: Any, usual: float) -> None:
+    """Refuse a prior whose arguments cannot be; ``usual`` is the inclusion probability it has by default."""
+    name, inclusion, size = type(prior).__name__, prior.inclusion, prior.expected_size
+    learned = isinstance(inclusion, str) and inclusion == "learn"
+    if not learned and not (_positive(inclusion) and float(inclusion) < 1):
+        raise ValueError(f"{name} inclusion must be a number in (0, 1) or 'learn'; got {inclusion!r}.")
+    if size is not None:
+        if not _positive(size):
+            raise ValueError(f"{name} expected_size must be a positive number or None; got {size!r}.")
+        if learned or inclusion != usual:
+            raise ValueError(
+                f"{name} takes inclusion or expected_size, not both; got inclusion={inclusion!r} and "
+                f"expected_size={size!r}."
+            )
+    if not (isinstance(prior.scale, str) and prior.scale == "learn") and not _positive(prior.scale):
+        raise ValueError(f"{name} scale must be a positive number or 'learn'; got {prior.scale!r}.")
+    if isinstance(prior.always_include, str):
+        raise ValueError(f"always_include must be a list of columns; write [{prior.always_include!r}].")
+    if not hasattr(prior.always_include, "__len__"):
+        raise ValueError(f"always_include must be a list of columns; got {prior.always_include!r}.")
+    if prior.hyperprior is not None and not hasattr(prior.hyperprior, "log_density"):
+        raise ValueError(f"hyperprior must be HalfT, HalfCauchy, InverseGamma or None; got {prior.hyperprior!r}.")
+    if not _positive(prior.intercept_scale):
+        raise ValueError(f"intercept_scale must be a positive number; got {prior.intercept_scale!r}.")
