@@ -4,8 +4,12 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["BayesianSVC", "__version__", "path"]
-_HOMES = {"BayesianSVC": "softmargin.estimators.svc", "path": "softmargin.estimators.path"}
+__all__ = ["BayesianSVC", "BayesianSVR", "__version__", "path"]
+_HOMES = {
+    "BayesianSVC": "softmargin.estimators.svc",
+    "BayesianSVR": "softmargin.estimators.svr",
+    "path": "softmargin.estimators.path",
+}
 
 
 def __getattr__(name: str) -> Any:

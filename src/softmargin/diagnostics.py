@@ -20,6 +20,7 @@ __all__ = [
     "mixing_of",
     "mixing_table",
     "not_mixed",
+    "predictive_probability",
     "pseudo_probability",
     "sampled",
     "sign_probability",
@@ -156,6 +157,15 @@ def pseudo_probability(f: Array, v: Array, rate: float) -> Array:
     upper = ndtr((f - 1.0) / s) - tail(f, s, c)
     p: Array = np.clip(middle + upper + tail(-f, s, c), 0.0, 1.0)
     return p
+
+
+def predictive_probability(loss: Any, f: Array, v: Array, rate: float) -> Array:
+    """``E L(1)/(L(1) + L(-1))`` under f ~ N(f, v) of a smooth loss weighted by ``rate``, by Gauss-Hermite."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(96)
+    x = (f[:, None] + np.sqrt(v)[:, None] * nodes).ravel()
+    c, one = np.full(len(x), rate), np.ones(len(x))
+    share = expit(loss.loglik(one, c, x) - loss.loglik(-one, c, x)).reshape(len(f), -1)
+    return np.asarray(share @ (weights / weights.sum()))
 
 
 def _smooth_tail(m: Array, s: Array, c: float) -> Array:

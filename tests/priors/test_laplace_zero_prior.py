@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from softmargin.priors import HalfCauchy, InverseGamma
+from softmargin.priors import HalfCauchy, HalfT, InverseGamma
 from softmargin.priors.base import PriorState
 from softmargin.priors.laplace_zero import LaplaceZero
 
@@ -18,15 +18,15 @@ HYPERPRIORS = [InverseGamma(3.0, 2.0), HalfCauchy(0.7)]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"inclusion": 0.0}, "inclusion must be a number between 0 and 1, or 'learn'; got 0.0"),
-        ({"inclusion": 1}, "inclusion must be a number between 0 and 1, or 'learn'; got 1"),
-        ({"inclusion": "often"}, "inclusion must be a number between 0 and 1, or 'learn'; got 'often'"),
+        ({"inclusion": 0.0}, "inclusion must be a number in .0, 1. or 'learn'; got 0.0"),
+        ({"inclusion": 1}, "inclusion must be a number in .0, 1. or 'learn'; got 1"),
+        ({"inclusion": "often"}, "inclusion must be a number in .0, 1. or 'learn'; got 'often'"),
         ({"scale": -1.0}, "scale must be a positive number or 'learn'; got -1.0"),
         ({"scale": "auto"}, "scale must be a positive number or 'learn'; got 'auto'"),
         ({"expected_size": 0}, "expected_size must be a positive number or None; got 0"),
-        ({"inclusion": 0.2, "expected_size": 3}, "give inclusion or expected_size, not both"),
+        ({"inclusion": 0.2, "expected_size": 3}, "takes inclusion or expected_size, not both"),
         ({"always_include": "age"}, r"always_include must be a list of columns; write \['age'\]"),
-        ({"hyperprior": 2.0}, "hyperprior must be HalfCauchy, InverseGamma or None; got 2.0"),
+        ({"hyperprior": 2.0}, "hyperprior must be HalfT, HalfCauchy, InverseGamma or None; got 2.0"),
         ({"intercept_scale": 0.0}, "intercept_scale must be a positive number; got 0.0"),
     ],
 )
@@ -134,7 +134,7 @@ def test_moves_along_and_stretch():
 
     wanted = log_density(math.exp(t) * BETA) - log_density(BETA) - 2.0 * t
     assert along(t) - along(0.0) == pytest.approx(wanted, rel=1e-12)
-    assert prior.stretch(state)(t) == pytest.approx(HalfCauchy(1.0).log_density(math.log(0.6) + t))
+    assert prior.stretch(state)(t) == pytest.approx(HalfT(1.0).log_density(math.log(0.6) + t))
     state = prior.draw(np.random.default_rng(0), state, BETA)
     moved = prior.stretched(state, t)
     assert moved.values["scale"] == pytest.approx(state.values["scale"] * math.exp(t))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from softmargin.engines.spike_slab import SpikeSlabGibbs
-from softmargin.priors import HalfCauchy, InverseGamma
+from softmargin.priors import HalfT, InverseGamma
 from softmargin.priors.scales import FixedScale
 from softmargin.priors.spike_slab import SpikeSlab
 
@@ -45,7 +45,7 @@ def test_bind():
     assert bound.selectable == 4
     assert bound.sampler is SpikeSlabGibbs
     assert not bound.isotropic and not SpikeSlab().isotropic
-    assert SpikeSlab().bind(FREE).scale_prior == HalfCauchy(1.0)
+    assert SpikeSlab().bind(FREE).scale_prior == HalfT(1.0)
     assert SpikeSlab("learn", hyperprior=InverseGamma(3.0, 2.0)).bind(FREE).scale_prior == InverseGamma(3.0, 2.0)
     np.testing.assert_allclose(bound.slab_precision(2.0), [1e-8, 0.25, 0.25, 0.25, 0.25])
 

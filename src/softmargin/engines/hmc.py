@@ -234,6 +234,7 @@ def _motion(model: Model, plan: Plan, priors: tuple[PriorState, ...]) -> Motion:
     if plan.gram is not None:
         A, linear = plan.gram
         gaussians = [model.space.gaussian(A.copy(), linear, row) for row in D]
+        gaussians += gaussians[:1]  # one more: a single Gaussian would be taken for that of all chains
         root, centre = np.stack([g.root for g in gaussians]), np.stack([g.mean for g in gaussians])
     spread = np.sqrt(np.einsum("ij,ij->i", plan.root, plan.root))
     return Motion(D, plan.shared, spread, root, centre)

@@ -26,7 +26,7 @@ class ModePath:
 
     scales: Array
     changes: int = 20
-    needs_loss = ("loglik",)
+    needs_loss = ("loglik", "box")
     needs_prior = ("penalty",)
 
     def init(self, model: Model) -> tuple[ActiveSet, ...]:

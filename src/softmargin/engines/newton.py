@@ -146,7 +146,7 @@ class Newton:
 
     start: float = 1.0
     gap: float = 1e-9
-    needs_loss = ("loglik",)
+    needs_loss = ("loglik", "box")
     needs_prior = ("mode", "penalty")
 
     def init(self, model: Model) -> ModeState:

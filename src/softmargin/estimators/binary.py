@@ -47,6 +47,7 @@ class Binary:
 
     fit: Fit
     learning_rate: float
+    loss: Any = None
 
     @property
     def parts(self) -> tuple[Binary, ...]:
@@ -81,8 +82,10 @@ class Binary:
             f, v = self.fit.posterior.moments(self.design(X))
         if kind == "calibrated":
             return self.fit.loo.link.probability(f, v)
-        if kind == "pseudo":
+        if kind == "pseudo" and hasattr(self.loss, "box"):
             return diagnostics.pseudo_probability(f, v, self.learning_rate)
+        if kind == "pseudo":
+            return diagnostics.predictive_probability(self.loss, f, v, self.learning_rate)
         return diagnostics.sign_probability(f, v)
 
     def probability(self, X: Any, kind: str) -> Array:
@@ -162,6 +165,8 @@ def fit_binary(
         try:
             if not isinstance(recipe.learning_rate, str):
                 rate, first = float(recipe.learning_rate), None
+            elif getattr(recipe.loss, "normalised", False):
+                rate, first = 1.0, None
             elif hasattr(model.prior, "gaussian") and model.size <= len(sign):
                 rate, first = settled(model, settings)
             else:  # point masses, or more columns than rows: settled under a normal prior
@@ -170,7 +175,7 @@ def fit_binary(
                 rate, _ = settled(normal.model, replace(settings, readout=replace(readout, basis=basis)))
                 normal.model.blocks.close()
                 first = None
-            return Binary(infer(model.with_weight(rate * model.c), settings, first), rate)
+            return Binary(infer(model.with_weight(rate * model.c), settings, first), rate, recipe.loss)
         finally:
             model.blocks.close()
 

@@ -206,7 +206,7 @@ def _best(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
 
 
 def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome:
-    """The best end of EM over several starts, improved by single changes where the penalty is not convex."""
+    """The best end of EM over several starts, improved by single changes of coefficients if not ``convex``."""
     own = ("sweeps", "cold", "chains") if anneal else ("starts",)
     options = dict(_options(settings, "algorithm", "accelerate", "smoothing", *own))
     options.pop("algorithm", None)
@@ -242,11 +242,15 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _needs_no_draws(model)
     if not hasattr(model.prior, "mode"):
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
-    convex = model.prior.penalty(1.0) is not None
-    algorithm = settings.options.get("algorithm", "newton" if convex else "em")
+    convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
+    algorithm = settings.options.get("algorithm", "newton" if convex and linear else "em")
     if algorithm in ("em", "anneal"):
-        outcome = _em(model, settings, algorithm == "anneal", convex)
+        outcome = _em(model, settings, algorithm == "anneal", convex or not linear or model.dimension < model.size)
         state = outcome.state
+        if not linear:  # nothing sits on a margin, and there is no gap to certify
+            scale = state.prior.values["scale"]
+            held = settings.readout.of_smooth_mode(model, state.q.mean, state.f, state.prior.precision)
+            return Fit(settings.readout.point(state.q.mean, scale), held, scale, outcome, gap=float("nan"))
         g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
         point, penalty = _certified(model, state.q.mean, g, state.prior)
     elif algorithm == "newton":

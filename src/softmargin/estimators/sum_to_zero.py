@@ -153,6 +153,24 @@ class SumToZeroFit:
         return table.loc[[*(["Intercept"] if self.columns.intercept else []), *names]]
 
 
+def _cost_table(costs: Any, k: int) -> Array | None:
+    """The costs as numbers, with a price on every wrong decision of some class."""
+    if costs is None:
+        return None
+    try:
+        table = np.array(costs, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"costs must be a {k} x {k} table of numbers, one row and one column a class.") from None
+    if table.shape == (k, k):
+        free = np.flatnonzero(np.where(np.eye(k, dtype=bool), 0.0, table).max(axis=0) == 0.0)
+        if len(free):
+            raise ValueError(
+                f"costs charges nothing for deciding on class number {free[0]}, so that would always be best: give "
+                f"column {free[0]} a positive entry."
+            )
+    return table
+
+
 def fit_sum_to_zero(
     recipe: Recipe,
     X: Any,
@@ -169,8 +187,9 @@ def fit_sum_to_zero(
 ) -> SumToZeroFit:
     """Fit rows of k classes that count ``count`` times each and weigh ``weight``."""
     with one_blas_thread():
-        table = None if costs is None else np.array(costs, dtype=float)
+        table = _cost_table(costs, k)
         weights = pair_weights(label, weight, table, k)
+        mean_cost = weights.sum(axis=0)  # what an error of a row costs on average: how it counts in the link
         part = np.minimum(1.0, 1.0 / count)
 
         def built(prior: Any, solver: str) -> tuple[Model, ClassReadout]:
@@ -187,7 +206,7 @@ def fit_sum_to_zero(
             rows: Any = design
             blocks = Blocks(rows, -np.ones(len(design.index)), weights[weights > 0.0], workers=workers)
             model = Model(blocks, recipe.loss, bound, design.free, streams, space)
-            return model, ClassReadout(columns, base.basis, part, weight, label, k)
+            return model, ClassReadout(columns, base.basis, part, mean_cost, label, k)
 
         model, readout = built(recipe.prior, recipe.solver)
         settings = Settings(readout, callback=callback, **recipe.run)

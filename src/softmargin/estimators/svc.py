@@ -27,10 +27,12 @@ from softmargin.estimators.validation import check_choice, check_finite, check_n
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 from softmargin.losses.hinge import Hinge
+from softmargin.losses.logit import Logit
+from softmargin.losses.probit import Probit
 
 __all__ = ["BayesianSVC"]
 
-_LOSSES = {"hinge": Hinge}
+_LOSSES: dict[str, Any] = {"hinge": Hinge, "logit": Logit, "probit": Probit}
 _LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning to the line that called fit
 
 
@@ -48,8 +50,8 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     inference : {"vb", "map", "meanfield", "gibbs"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode with a certificate, "meanfield" the
         approximation of Luts and Ormerod (2014), "gibbs" exact draws.
-    likelihood : {"hinge"}, default="hinge"
-        The loss.
+    likelihood : {"hinge", "logit", "probit"}, default="hinge"
+        The loss. "logit" and "probit" are genuine likelihoods: logistic and probit regression with these priors.
     learning_rate : float or "auto", default="auto"
         Weight of the pseudo-likelihood. 1 is that of the papers; "auto" picks 0.25 or 0.5 by the leave-one-out
         score, which gives better probabilities. The value used is ``learning_rate_``.
@@ -237,6 +239,8 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         """Fit two classes as they are, and more of them by ``multi_class``."""
         k = len(self.classes_)
         if k > 2 and self.multi_class == "sum-to-zero":
+            if self.likelihood != "hinge":
+                raise ValueError("multi_class='sum-to-zero' is for likelihood='hinge'; use multi_class='pairwise'.")
             return fit_sum_to_zero(recipe, X, index, count, weight, columns, self.costs, k, **task)
         if k > 2:
             if self.costs is not None:

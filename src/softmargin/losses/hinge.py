@@ -96,6 +96,8 @@ class Hinge:
     Polson and Scott (2011), theorem 1 and corollary 2; Luts and Ormerod (2014), section 2.
     """
 
+    box = 2.0  # the slope of a row in y f is between 0 and this, times its weight, and linear in pieces
+
     def loglik(self, y: Array, c: Array, f: Array) -> Array:
         out = np.empty(len(y))
         _loglik(y, c, f, out)

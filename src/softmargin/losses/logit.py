@@ -33,6 +33,8 @@ class Logit:
     Polson, Scott and Windle (2013), theorem 1; Jaakkola and Jordan (2000) for ``expect``.
     """
 
+    normalised = True  # probabilities of the two responses sum to one: the learning rate is 1
+
     def loglik(self, y: Array, c: Array, f: Array) -> Array:
         return -c * np.logaddexp(0.0, -y * f)
 

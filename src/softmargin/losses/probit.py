@@ -53,6 +53,8 @@ class Probit:
     Albert and Chib (1993).
     """
 
+    normalised = True  # probabilities of the two responses sum to one: the learning rate is 1
+
     def loglik(self, y: Array, c: Array, f: Array) -> Array:
         return c * _along(y[:, None], f[:, None])[0][:, 0]
 
