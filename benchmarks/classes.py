@@ -73,7 +73,6 @@ SPARSE: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "pairs, `Lasso(0.5)`, map": _ours(Lasso(scale=0.5), "map"),
     "sum-to-zero, `Lasso(0.5)`, map": _ours(Lasso(scale=0.5), "map", **JOINT),
     "sum-to-zero, `GroupLasso(0.5)`, map": _ours(GroupLasso(scale=0.5), "map", **JOINT),
-    "pairs, `Lasso(0.5)`, vb": _ours(Lasso(scale=0.5)),
     "L1 logistic, searched": _sparse_logistic,
 }
 

@@ -36,7 +36,7 @@ class FixedPointState(NamedTuple):
     @property
     def vector(self) -> Array:
         """What the map works on, without constraints: predictors, log variances, log prior precisions."""
-        return np.concatenate((self.f, np.log(np.maximum(self.v, 1e-300)), np.log(self.prior.precision)))
+        return np.concatenate((self.f, np.log(np.maximum(self.v, 1e-300)), self.prior.logs()))
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class FixedPoint(ABC):
         """Start from the messages at N(0, 1) predictors: ridge least squares of the margins."""
         n = len(model.y)
         message = model.loss.expect(model.y, model.c, np.zeros(n), np.ones(n))
-        D = model.prior.start().precision
-        D = np.where(model.free, D, D * self.shrink)
+        D = model.prior.start().precision.copy()
+        D[: model.size][~model.free] *= self.shrink
         return self.moments(model, self._solve(model, message, D))
 
     def step(self, model: Model, state: FixedPointState, iteration: int) -> tuple[FixedPointState, Info]:
@@ -68,10 +68,11 @@ class FixedPoint(ABC):
             new = two = self._map(model, one)
             r = one.vector - state.vector
             bend = two.vector - one.vector - r
-            unit = np.concatenate((model.c, model.c, np.ones(model.size)))  # a weight of 2 counts like a repeated row
+            # a weight of 2 counts like a repeated row
+            unit = np.concatenate((model.c, model.c, np.ones(len(state.prior.precision))))
             length = float(np.sqrt((unit @ r**2) / max(float(unit @ bend**2), 1e-300)))
             while length > 1.0:
-                leap = self._at(model, state.vector + 2.0 * length * r + length * length * bend)
+                leap = self._at(model, two.prior, state.vector + 2.0 * length * r + length * length * bend)
                 if leap is not None and leap.objective >= two.objective:
                     new = leap
                     break
@@ -82,14 +83,14 @@ class FixedPoint(ABC):
     def _map(self, model: Model, state: FixedPointState) -> FixedPointState:
         return self.moments(model, self._solve(model, state.message, state.prior.precision))
 
-    def _at(self, model: Model, x: Array) -> FixedPointState | None:
+    def _at(self, model: Model, prior: PriorMessage, x: Array) -> FixedPointState | None:
         """The map applied to an extrapolated point."""
         n = len(model.y)
         if not np.isfinite(x).all() or np.abs(x[n:]).max() > 700.0:
             return None
         message = model.loss.expect(model.y, model.c, x[:n], np.exp(x[n : 2 * n]))
         try:
-            return self.moments(model, self._solve(model, message, np.exp(x[2 * n :])))
+            return self.moments(model, self._solve(model, message, prior.from_logs(x[2 * n :])))
         except np.linalg.LinAlgError:
             return None
 

@@ -53,8 +53,8 @@ class GaussianVI:
         """Start from the messages at N(0, 1) predictors: ridge least squares, then the scale move."""
         n = len(model.y)
         first = model.loss.gaussian(model.y, model.c, np.zeros(n), np.ones(n))
-        D = model.prior.start().precision
-        D = np.where(model.free, np.maximum(D, 1e-3), D)
+        D = model.prior.start().precision.copy()
+        D[: model.size][model.free] = np.maximum(D[: model.size][model.free], 1e-3)
         q = model.gaussian(first.w, first.b, D)
         return self._evaluate(model, first.w, D, q.mean, q)
 
@@ -93,19 +93,17 @@ class GaussianVI:
         """Damped new curvatures in logarithms, accelerated over (mean, log curvatures, log prior precision)."""
         old_k = np.log(np.maximum(state.ku, 1e-200))
         new_k = np.maximum(np.log(np.maximum(state.message.w, 1e-200)), _LOG_FLOOR)
-        log_D = np.log(state.prior.precision)
+        log_D, p = state.prior.logs(), model.size
         target = np.concatenate((state.q.mean, old_k + rho * (new_k - old_k), log_D))
-        weight = np.concatenate(
-            (1.0 / np.sqrt(state.q.var), np.sqrt(state.message.w * state.v), np.full(len(log_D), len(log_D) ** -0.5))
-        )
+        even = np.full(len(log_D), len(log_D) ** -0.5)
+        weight = np.concatenate((1.0 / np.sqrt(state.q.var[:p]), np.sqrt(state.message.w * state.v), even))
         x, history = extrapolate(state.history, target, weight, self.window)
-        p = model.size
-        mean, log_k, log_D = x[:p], x[p:-p], x[-p:]
+        mean, log_k, log_D = x[:p], x[p : p + len(old_k)], x[p + len(old_k) :]
         slack = 0.7
         log_k = np.clip(log_k, np.minimum(old_k, new_k) - slack, np.maximum(old_k, new_k) + slack)
         used = np.concatenate((mean, log_k, log_D))
         try:
-            ku, Du = np.exp(log_k), np.exp(log_D)
+            ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
             return self._evaluate(model, ku, Du, mean, model.gaussian(ku, ku, Du), history.entered(used))
         except np.linalg.LinAlgError:
             return None
@@ -157,7 +155,7 @@ def _line_search(
         if abs(here) <= 0.1 * abs(slope) or attempt == 5:
             break
         low, high = (tau, high) if here > 0.0 else (low, tau)
-        curvature = float(message.w @ (ahead * ahead) + prior.precision @ (direction * direction))
+        curvature = float(message.w @ (ahead * ahead)) + prior.bend(direction)
         step = tau + here / curvature if curvature > 0.0 else math.inf
         inside = low < step < high and step < 8.0 * max(tau, 1e-12)
         tau = step if inside else (0.5 * (low + high) if high < math.inf else 2.0 * tau)
@@ -168,8 +166,6 @@ def _scale_search(
     model: Model, q: Normal, f: Array, v: Array, message: Message, prior: PriorMessage
 ) -> tuple[float, Message, PriorMessage]:
     """Maximise the bound over (mean, covariance) -> (e^t mean, e^2t covariance) by safeguarded secant steps."""
-    moment = q.mean * q.mean + q.var
-
     def slope(t: float, m: Message, p: PriorMessage) -> float:
         """Derivative of the bound in t."""
         grow = math.exp(t)
@@ -184,7 +180,7 @@ def _scale_search(
     if abs(here) < 1e-9 * model.dimension:
         return 0.0, message, prior
     best = (value(0.0, message, prior), 0.0, message, prior)
-    curvature = float(message.w @ (f * f + v)) + 2.0 * float(prior.precision @ moment)
+    curvature = float(message.w @ (f * f + v)) + 2.0 * (prior.bend(q.mean) + float(prior.precision @ q.var))
     t, last_t, last_slope = 0.0, 0.0, here
     for _ in range(5):
         step = min(max(last_slope / max(curvature, 1e-12), -1.0), 1.0)

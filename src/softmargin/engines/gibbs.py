@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,8 @@ class Chain(NamedTuple):
 class Gibbs:
     """Several chains of the data-augmentation sampler, one sweep of each a step.
 
-    A sweep: (1) scale move, beta -> g beta, and (2) interweaving of a learned scale, both by slice sampling on the
-    posterior with all latents integrated out; (3) prior variables given beta, scale first, local variables after;
+    A sweep: (1) scale move, beta -> g beta, and (2) interweaving of a learned scale, and of each where a prior has
+    parts with their own, by slice sampling on the posterior with all latents integrated out; (3) prior variables given beta, scale first, local variables after;
     (4) row latents given beta, turned at once into the weighted Gram; (5) beta given everything, as one block.
     The order printed in the papers (local variables before the scale, with the local ones stale) is not invariant.
 
@@ -85,6 +85,8 @@ class Gibbs:
             rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
             beta, f = _scale_move(model, rng, beta, f, prior)
             beta, f, prior = _interweave(model, rng, beta, f, prior)
+            for part in getattr(model.prior, "parts", ()):
+                beta, f, prior = _interweave_part(model, rng, part, beta, f, prior)
         rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
         prior = model.prior.draw(rng, prior, beta)
         return self._coefficients(model, f, prior, k, iteration)
@@ -143,7 +145,7 @@ def _interweave(
     if log_hyper is None:
         return beta, f, prior
     loglik, n_free = _loglik_along(model, f), model.free_dimension
-    half = 0.5 * float(prior.precision[model.free] @ beta[model.free] ** 2)
+    half = 0.5 * float(prior.precision[: model.size][model.free] @ beta[model.free] ** 2)
 
     def log_density(t: float) -> float:
         if abs(t) > _FAR:
@@ -153,3 +155,24 @@ def _interweave(
     t = slice_step(rng, log_density, 0.0, width=0.5)
     g = math.exp(t)
     return g * beta, g * f, model.prior.stretched(prior, t)
+
+
+def _interweave_part(
+    model: Model, rng: np.random.Generator, part: Any, beta: Array, f: Array, prior: PriorState
+) -> tuple[Array, Array, PriorState]:
+    """The same for one part of a prior: its shrunk coefficients grow with its scale, all others stay."""
+    log_hyper = part.stretch(prior)
+    if log_hyper is None:
+        return beta, f, prior
+    own = np.zeros_like(beta)
+    own[part.where] = np.where(model.free[part.where], 0.0, beta[part.where])
+    moving = model.blocks.matvec(own)
+    still = f - moving
+
+    def log_density(t: float) -> float:
+        if abs(t) > _FAR:
+            return -math.inf
+        return float(model.loss.loglik(model.y, model.c, still + math.exp(t) * moving).sum()) + float(log_hyper(t))
+
+    t = slice_step(rng, log_density, 0.0, width=0.5)
+    return beta + math.expm1(t) * own, still + math.exp(t) * moving, part.stretched(prior, t)

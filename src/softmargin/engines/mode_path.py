@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from softmargin.designs.base import Array
-from softmargin.engines.active_set import ActiveSet, finish
+from softmargin.engines.active_set import ActiveSet
 from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
 from softmargin.engines.newton import Newton
@@ -13,19 +13,15 @@ from softmargin.engines.penalty import Penalty
 
 __all__ = ["ModePath"]
 
-_GAP = 1e-9  # certified gap at which a warm start needs no interior point
-
 
 @dataclass(frozen=True, eq=False)
 class ModePath:
     """One step is the mode at the next scale; the state is the tuple of modes so far.
 
-    A step exchanges margin rows and coefficients, starting from the sets of the mode before. Where that does not end
-    with a certificate, the interior point starts afresh.
+    A step works on the rows that are near the margin of the mode before, and checks the others.
     """
 
     scales: Array
-    changes: int = 20
     needs_loss = ("loglik", "box")
     needs_prior = ("penalty",)
 
@@ -38,11 +34,6 @@ class ModePath:
         parts = model.prior.penalty(float(self.scales[iteration]))
         if parts is None:
             raise ValueError("a path needs a prior with a convex penalty; use prior='lasso' or 'ridge'.")
-        penalty, point = Penalty(*parts), None
-        if state:
-            last = state[-1]
-            point = finish(model, last.beta, last.g, last.margin, penalty, active=last.active, changes=self.changes)
-        if point is None or not point.certificate.gap <= _GAP:
-            point = Newton().at(model, penalty)
+        point = Newton().at(model, Penalty(*parts), state[-1].f if state else None)
         done = iteration + 1 == len(self.scales)
         return (*state, point), Info(-point.certificate.objective, float("inf"), done)

@@ -15,6 +15,7 @@ from softmargin.engines.edges import edges_of, room
 from softmargin.engines.loop import Info, run
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
+from softmargin.engines.reduced import reduced_mode
 from softmargin.priors.base import PriorMessage
 
 __all__ = ["InteriorPoint", "ModeState", "Newton"]
@@ -165,16 +166,18 @@ class Newton:
         new = None
         if slope < 0.999 and math.isfinite(slope):
             leap = state.tried + min(max(residual / (1.0 - slope), -3.0), 3.0)
-            new = self._mode(model, leap, here)
+            new = self._mode(model, leap, here, state.point.f)
             new = new if new.objective >= state.objective else None
         if new is None:
-            new = self._mode(model, state.wanted, here)
+            new = self._mode(model, state.wanted, here, state.point.f)
         if new.objective < state.objective - 1e-12 * (1.0 + abs(state.objective)):  # only rounding is left
             return state, Info(state.objective, change, True)
         new = new._replace(objective=max(new.objective, state.objective))
         return new, Info(new.objective, abs(new.wanted - new.tried))
 
-    def _mode(self, model: Model, log_scale: float, before: tuple[float, float]) -> ModeState:
+    def _mode(
+        self, model: Model, log_scale: float, before: tuple[float, float], near: Array | None = None
+    ) -> ModeState:
         parts = model.prior.penalty(math.exp(log_scale))
         if parts is None:
             raise ValueError(
@@ -182,13 +185,24 @@ class Newton:
                 "engine_options={'algorithm': 'em'}."
             )
         penalty = Penalty(*parts)
-        point = self.at(model, penalty)
+        point = self.at(model, penalty, near)
         prior = model.prior.mode(point.beta)
         objective = float(model.loss.loglik(model.y, model.c, point.f).sum()) + prior.bound
         return ModeState(point, prior, penalty, objective, log_scale, math.log(prior.values["scale"]), before)
 
-    def at(self, model: Model, penalty: Penalty) -> ActiveSet:
-        """The mode of the coefficients under a given penalty."""
+    def at(self, model: Model, penalty: Penalty, near: Array | None = None) -> ActiveSet:
+        """The mode of the coefficients under a given penalty.
+
+        ``near`` are predictors close to those of the mode, as at another scale: only rows near their margin are then
+        worked on, and all of them checked.
+        """
+        found = None
+        if near is not None and model.dimension == model.size <= len(model.y):
+            found = reduced_mode(model, penalty, near, self._interior)
+        return self._interior(model, penalty) if found is None else found
+
+    def _interior(self, model: Model, penalty: Penalty) -> ActiveSet:
+        """The interior point on all rows, then the active set."""
         x: _Point = run(InteriorPoint(penalty), model, max_iter=200, tol=self.gap, inner=True).state
         x = x.best or x
         (xi, s), (v, g) = x.positive, x.dual

@@ -196,9 +196,26 @@ class ClassReadout:
         return self._linked(mix_cavities(mixture.weights, parts))
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> ClassHeldOut:
-        moments = mode_cavities(model, point, penalty, self.part)
+        moments = mode_cavities(model, point._replace(g=self._least(model, point)), penalty, self.part)
         # a mode has no spread: new rows come without one, and so must these
         return self._linked(ClassMoments(moments.mean, np.zeros_like(moments.covariance), moments.max_kv), smooth=True)
+
+    def _least(self, model: Model, point: ActiveSet) -> Array:
+        """Multipliers where copies of an observation hold as much as they may: without it, only the rest must go."""
+        design: Any = model.blocks.design
+        close = point.margin | (np.abs(1.0 - model.y * point.f) < 1e-6)
+        at = np.unique(design.index[close])
+        if not len(at):
+            return point.g
+        observed = np.column_stack((self.label[at], design.base.rows(at).round(12)))
+        copy = np.full(len(self.label), -1)
+        copy[at] = np.unique(observed, axis=0, return_inverse=True)[1].ravel()
+        pairs = np.flatnonzero(copy[design.index] >= 0)
+        group = copy[design.index[pairs]] * self.k + design.pair_class[pairs]
+        total = np.bincount(group, point.g[pairs] - 2.0 * model.c[pairs])
+        g = point.g.copy()
+        g[pairs] = np.maximum(total[group] + 2.0 * model.c[pairs], 0.0)
+        return g
 
     def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
         return self._linked(draw_cavities(model, draws, scale, self.part))

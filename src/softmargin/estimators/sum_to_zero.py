@@ -154,21 +154,11 @@ class SumToZeroFit:
 
 
 def _cost_table(costs: Any, k: int) -> Array | None:
-    """The costs as numbers, with a price on every wrong decision of some class."""
-    if costs is None:
-        return None
+    """The costs as numbers."""
     try:
-        table = np.array(costs, dtype=float)
+        return None if costs is None else np.array(costs, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(f"costs must be a {k} x {k} table of numbers, one row and one column a class.") from None
-    if table.shape == (k, k):
-        free = np.flatnonzero(np.where(np.eye(k, dtype=bool), 0.0, table).max(axis=0) == 0.0)
-        if len(free):
-            raise ValueError(
-                f"costs charges nothing for deciding on class number {free[0]}, so that would always be best: give "
-                f"column {free[0]} a positive entry."
-            )
-    return table
 
 
 def fit_sum_to_zero(
@@ -189,6 +179,12 @@ def fit_sum_to_zero(
     with one_blas_thread():
         table = _cost_table(costs, k)
         weights = pair_weights(label, weight, table, k)
+        costless = np.flatnonzero(~(weights > 0.0).any(axis=1))
+        if len(costless):
+            raise ValueError(
+                f"costs charges nothing for deciding on class number {costless[0]}, so that would always be best: give "
+                f"column {costless[0]} a positive entry."
+            )
         mean_cost = weights.sum(axis=0)  # what an error of a row costs on average: how it counts in the link
         part = np.minimum(1.0, 1.0 / count)
 
@@ -202,7 +198,7 @@ def fit_sum_to_zero(
                 always = always_mask(prior.always_include, columns, recipe.names)
                 bound = prior.bind(free, len(label), always=always, classes=k)
             else:
-                bound = prior.bind(design.free, len(label), classes=k)
+                bound = prior.bind(design.free, len(design.index), classes=k)
             rows: Any = design
             blocks = Blocks(rows, -np.ones(len(design.index)), weights[weights > 0.0], workers=workers)
             model = Model(blocks, recipe.loss, bound, design.free, streams, space)

@@ -122,6 +122,11 @@ class Blocks:
         self._groups = [list(g) for g in np.array_split(np.arange(len(self.cells)), groups)]
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
 
+    @property
+    def _whole(self) -> bool:
+        """Whether the design wants to make its sums over rows itself, in one piece and one order."""
+        return getattr(self.design, "whole", False)
+
     def serial(self) -> Blocks:
         """The same rows without threads, for use inside a thread."""
         return self if self._pool is None else Blocks(self.design, self.y, self.weight)
@@ -169,11 +174,15 @@ class Blocks:
 
     def rmatvec(self, b: Array) -> Array:
         """``X' b``."""
+        if self._whole:
+            return self.design.rmatvec(b)
         total: Array = self.reduce(lambda cell: (self.design.rmatvec(b[cell.lo : cell.hi], cell.lo, cell.hi),))[0]
         return total
 
     def gram(self, w: Array, b: Array) -> tuple[Array, Array]:
         """``X' diag(w) X`` and ``X' b`` in one pass over the rows."""
+        if self._whole:
+            return self.design.gram(w, b)
 
         def collect(cell: Cell) -> tuple[Array, Array]:
             at = slice(cell.lo, cell.hi)
@@ -182,6 +191,9 @@ class Blocks:
         A, c = self.reduce(collect)
         return A, c
 
-    def row_quad(self, root: Array) -> Array:
-        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``."""
+    def row_quad(self, root: Any) -> Array:
+        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``.
+
+        A structured covariance has a root of its own kind, which its design understands.
+        """
         return np.concatenate(self.map(lambda cell: self.design.row_quad(root, cell.lo, cell.hi)))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from softmargin.designs.base import Array
+from softmargin.designs.coupling import Coupling
 
 __all__ = ["BoundPrior", "Prior", "PriorMessage", "PriorState", "dimensions"]
 
@@ -24,18 +25,34 @@ class PriorMessage(NamedTuple):
     """The Gaussian face of a prior: ``precision`` on its diagonal, its part of the bound, named point values.
 
     ``bound`` has derivative ``linear - precision * mean`` in the mean and ``-precision / 2`` in the variance;
-    ``linear`` is None where it is zero.
+    ``linear`` is None where it is zero, ``coupling`` where the precision is diagonal.
     """
 
     precision: Array
     bound: float
     values: dict[str, float]
     linear: Array | None = None
+    coupling: Coupling | None = None
+
+    def _times(self, x: Array) -> Array:
+        return self.precision * x if self.coupling is None else self.coupling.times(self.precision, x)
 
     def pull(self, mean: Array) -> Array:
         """Derivative of the bound in the mean."""
-        slope = -self.precision * mean
+        slope = -self._times(mean)
         return slope if self.linear is None else slope + self.linear
+
+    def bend(self, x: Array) -> float:
+        """The precision's quadratic form."""
+        return float(x @ self._times(x))
+
+    def logs(self) -> Array:
+        """The precision in coordinates without constraints."""
+        return np.log(self.precision) if self.coupling is None else self.coupling.logs(self.precision)
+
+    def from_logs(self, x: Array) -> Array:
+        """The precision with the given such coordinates."""
+        return np.exp(x) if self.coupling is None else self.coupling.from_logs(x)
 
 
 class PriorState(NamedTuple):

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.designs.coupling import Coupled, Coupling
 from softmargin.designs.grouped import Grouped, GroupedGram
 from softmargin.solvers.gaussian import Gaussian
 from softmargin.solvers.space import Full
@@ -95,17 +96,44 @@ class Arrowhead(Full):
     """The space of all coefficients of a grouped design.
 
     The largest term is eliminated; the smaller ones stay in the core, whose Schur complement is dense. Two crossed
-    factors with many thousands of groups each are beyond it.
+    factors with many thousands of groups each are beyond it. ``coupling`` names the terms with a full prior precision.
     """
 
+    coupling: Coupling | None = None
+
     def gaussian(self, A: GroupedGram, linear: Array, precision: Array, dent: Array | None = None) -> ArrowGaussian:
-        return ArrowGaussian.from_gram(A, linear, precision)
+        return ArrowGaussian.from_gram(A, linear, precision, self.coupling)
 
     def wide(
         self, design: Grouped, w: Array, linear: Array, precision: Array, dent: Array | None = None
     ) -> ArrowGaussian:
         """More coefficients than rows is nothing special here."""
-        return ArrowGaussian.from_gram(design.gram(w, np.zeros(len(w)))[0], linear, precision)
+        return ArrowGaussian.from_gram(design.gram(w, np.zeros(len(w)))[0], linear, precision, self.coupling)
+
+
+def _core_place(term: Coupled, main: slice) -> slice:
+    """Where a term that is not eliminated stands in the core."""
+    before = 0 if term.start < main.start else main.stop - main.start
+    return slice(term.place.start - before, term.place.stop - before)
+
+
+def _summed(root: Array, width: int) -> Array:
+    """Sum over groups of ``R_g R_g'`` for rows R of several groups."""
+    blocks = root.reshape(-1, width, root.shape[1])
+    return np.asarray(np.einsum("gap,gbp->ab", blocks, blocks))
+
+
+def _couple(A: GroupedGram, precision: Array, coupling: Coupling) -> None:
+    """Add the entries of the prior precision off its diagonal."""
+    for term, at in zip(coupling.terms, coupling.extras(), strict=True):
+        rows, columns = term.pairs
+        if term.start == A.main.start:
+            A.block[:, rows, columns] += precision[at]
+            A.block[:, columns, rows] += precision[at]
+        else:
+            first = np.arange(term.groups)[:, None] * term.width + _core_place(term, A.main).start
+            A.core[first + rows, first + columns] += precision[at]
+            A.core[first + columns, first + rows] += precision[at]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +147,12 @@ class ArrowGaussian:
     log_blocks: float  # sum of log |D_g|
     main: slice
     mean: Array
+    coupling: Coupling | None = None
 
     @classmethod
-    def from_gram(cls, A: GroupedGram, linear: Array, precision: Array) -> ArrowGaussian:
+    def from_gram(
+        cls, A: GroupedGram, linear: Array, precision: Array, coupling: Coupling | None = None
+    ) -> ArrowGaussian:
         """The Gaussian with log density ``-beta'(A + D)beta/2 + linear'beta``; the pieces of A are used up."""
         size, (m, s, p) = len(A.core), A.cross.shape
         if size > _LARGEST_CORE:
@@ -131,7 +162,9 @@ class ArrowGaussian:
             )
         block, core = A.block, A.core
         block[:, np.arange(s), np.arange(s)] += precision[A.main].reshape(m, s)
-        core.flat[:: size + 1] += np.delete(precision, A.main)
+        core.flat[:: size + 1] += np.delete(precision[: len(linear)], A.main)
+        if coupling is not None:
+            _couple(A, precision, coupling)
         inverse = np.zeros_like(block)
         log_blocks = _factor(block, inverse)
         if not math.isfinite(log_blocks):
@@ -152,7 +185,7 @@ class ArrowGaussian:
         T = A.cross
         _upper(inverse, V, T)
         inner = Gaussian.from_precision(core, np.zeros(size))
-        partial = cls(inner, inverse, T, T_side, log_blocks, A.main, linear)
+        partial = cls(inner, inverse, T, T_side, log_blocks, A.main, linear, coupling)
         return partial.with_mean(partial.solve(linear))
 
     def _groups(self, linear: Array) -> Array:
@@ -201,18 +234,28 @@ class ArrowGaussian:
 
     @cached_property
     def var(self) -> Array:
-        """Marginal variances."""
+        """Marginal variances; behind them, where a term is coupled, its covariances as the coupling writes them."""
         m, s, p = self.T.shape
         own = np.einsum("gba,gba->ga", self.inverse, self.inverse).ravel()
-        R, flat = self.inner.root, self.T.reshape(m * s, p)
-        for start in range(0, m * s, _SLAB):
-            at = slice(start, start + _SLAB)
+        total = np.einsum("gca,gcb->ab", self.inverse, self.inverse)  # of the groups' covariances
+        R, flat, many = self.inner.root, self.T.reshape(m * s, p), max(_SLAB // s, 1) * s
+        for start in range(0, m * s, many):
+            at = slice(start, start + many)
             product = flat[at] @ R[:p]
             if self.side is not None:
                 product += self.side[at] @ R[p:]
             own[at] += np.einsum("ij,ij->i", product, product)
+            if self.coupling is not None:
+                total += _summed(product, s)
         core, start = self.inner.var, self.main.start
-        return np.concatenate((core[:start], own, core[start:]))
+        parts = [core[:start], own, core[start:]]
+        for term in () if self.coupling is None else self.coupling.terms:
+            if term.start != self.main.start:
+                total_here = _summed(R[_core_place(term, self.main)], term.width)
+            else:
+                total_here = total
+            parts.append(2.0 * total_here[term.pairs])
+        return np.concatenate(parts)
 
     @property
     def logdet(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri, dtrtrs
@@ -22,7 +22,7 @@ class Normal(Protocol):
     def mean(self) -> Array: ...
 
     @property
-    def root(self) -> Array: ...
+    def root(self) -> Any: ...
 
     @property
     def var(self) -> Array: ...

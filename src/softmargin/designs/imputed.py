@@ -1,0 +1,228 @@
+"""Rows with missing cells that have a normal density of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from softmargin.designs.base import Array
+from softmargin.designs.dense import Dense
+from softmargin.designs.patterns import Index, Patterns
+from softmargin.designs.standardize import Columns, standardize
+
+__all__ = ["Cells", "Imputed", "standardize_observed"]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weighted(
+    kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, w: Any, lead: int, A: Any
+) -> None:
+    """Add ``sum_i w_i S_i`` over the incomplete rows from ``first`` on; rows of one pattern share the two products."""
+    total = np.zeros(start[-1])
+    met = np.zeros(len(start) - 1, dtype=np.bool_)
+    for i in range(len(w)):
+        k = kind[first + i]
+        met[k] = True
+        for j in range(start[k + 1] - start[k]):
+            total[start[k] + j] += w[i] * s[cell[first + i] + j]
+    for k in range(len(met)):
+        if not met[k]:
+            continue
+        m = start[k + 1] - start[k]
+        for a in range(m):
+            for b in range(m):
+                value = 0.0
+                for j in range(m):
+                    at = block[k] + j * m
+                    value += F[at + a] * total[start[k] + j] * F[at + b]
+                A[lead + columns[start[k] + a], lead + columns[start[k] + b]] += value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _spread(
+    kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, root: Any, out: Any
+) -> None:
+    """``tr(S_i root root')`` of the incomplete rows from ``first`` on."""
+    length = np.full(start[-1], -1.0)
+    for i in range(len(out)):
+        k = kind[first + i]
+        m = start[k + 1] - start[k]
+        if length[start[k]] < 0.0:
+            for j in range(m):
+                length[start[k] + j] = 0.0
+                for r in range(root.shape[1]):
+                    value = 0.0
+                    for l in range(m):
+                        value += F[block[k] + j * m + l] * root[columns[start[k] + l], r]
+                    length[start[k] + j] += value * value
+        total = 0.0
+        for j in range(m):
+            total += s[cell[first + i] + j] * length[start[k] + j]
+        out[i] = total
+
+
+class Cells(NamedTuple):
+    """The missing cells of a matrix with their means and standard deviations."""
+
+    row: Index
+    column: Index
+    mean: Array
+    sd: Array
+
+    def to_user(self, columns: Columns) -> Cells:
+        """The same in the user's columns and units."""
+        scale = columns.scale[self.column]
+        mean = self.mean / scale + columns.shift[self.column]
+        return Cells(self.row, columns.keep[self.column], mean, self.sd / scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Imputed:
+    """Rows ``x_i ~ N(mean_i, S_i)`` with S_i zero outside the missing cells, and there ``F'diag(s_i)F``.
+
+    Its products are averages over the rows: ``gram`` is ``sum_i w_i E x_i x_i'``, and the variance of a predictor
+    ``x_i'beta`` with beta of mean ``m`` and covariance ``R R'`` is ``row_quad(R) + excess(m)``.
+    """
+
+    dense: Dense  # the means
+    patterns: Patterns
+    F: Array
+    s: Array  # one number a missing cell
+
+    @property
+    def intercept(self) -> bool:
+        return self.dense.intercept
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.dense.shape
+
+    def _range(self, lo: int, hi: int | None) -> tuple[int, int]:
+        """The incomplete rows among the rows lo..hi."""
+        found = np.searchsorted(self.patterns.row, (lo, self.shape[0] if hi is None else hi))
+        return int(found[0]), int(found[1])
+
+    def _shared(self) -> tuple[Any, ...]:
+        p = self.patterns
+        return p.kind, p.cell, p.columns, p.start, p.block, self.F, self.s
+
+    def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
+        return self.dense.matvec(beta, lo, hi)
+
+    def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
+        return self.dense.rmatvec(b, lo, hi)
+
+    def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+        A, c = self.dense.gram(w, b, lo, hi)
+        self._add(w, lo, hi, A)
+        return A, c
+
+    def _add(self, w: Array, lo: int, hi: int | None, A: Array) -> None:
+        first, last = self._range(lo, hi)
+        if first < last:
+            _weighted(*self._shared(), first, w[self.patterns.row[first:last] - lo], int(self.intercept), A)
+
+    def drag(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """``sum_i w_i S_i mean``: half the derivative of ``w'excess(mean)``."""
+        A = np.zeros((len(mean), len(mean)))
+        self._add(w, lo, hi, A)
+        return A @ mean
+
+    def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """``E |root'x_i|^2``."""
+        return self.dense.row_quad(root, lo, hi) + self._trace(root, lo, hi)
+
+    def excess(self, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """``mean' S_i mean``: what the missing cells add to the variance of the predictor at known coefficients."""
+        return self._trace(mean[:, None], lo, hi)
+
+    def _trace(self, root: Array, lo: int, hi: int | None) -> Array:
+        out = np.zeros((self.shape[0] if hi is None else hi) - lo)
+        first, last = self._range(lo, hi)
+        if first < last:
+            part = np.empty(last - first)
+            _spread(*self._shared(), first, np.ascontiguousarray(root[int(self.intercept) :]), part)
+            out[self.patterns.row[first:last] - lo] = part
+        return out
+
+    def scatter(self) -> Array:
+        """``sum_i S_i`` over the slopes."""
+        A = np.zeros((self.dense.X.shape[1], self.dense.X.shape[1]))
+        if len(self.patterns.row):
+            _weighted(*self._shared(), 0, np.ones(len(self.patterns.row)), 0, A)
+        return A
+
+    def log_volume(self) -> float:
+        """``sum_i log |S_i|``."""
+        p, total = self.patterns, float(np.log(self.s).sum())
+        count = np.bincount(p.kind, minlength=len(p.start) - 1)
+        for k in np.flatnonzero(count):
+            m = p.start[k + 1] - p.start[k]
+            total += 2.0 * count[k] * np.linalg.slogdet(self.F[p.block[k] : p.block[k + 1]].reshape(m, m))[1]
+        return float(total)
+
+    def cells(self) -> Cells:
+        """Mean and standard deviation of every missing cell."""
+        row, column = self.patterns.of_cells()
+        variance = np.empty(len(row))
+        _cell_variances(*self._shared(), variance)
+        return Cells(row, column, self.dense.X[row, column], np.sqrt(variance))
+
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        return self.dense.matmat(coefficients, lo, hi)
+
+    def rmatmat(self, rows: Array) -> Array:
+        return self.dense.rmatmat(rows)
+
+    def rows(self, index: Any) -> Array:
+        return self.dense.rows(index)
+
+    def outer(self) -> Array:
+        raise _unknown("products of rows")
+
+    def norms(self, lo: int = 0, hi: int | None = None) -> Array:
+        raise _unknown("lengths of rows")
+
+    def scaled(self, factor: Array) -> Imputed:
+        raise _unknown("other scales")
+
+    def take(self, columns: Any) -> Imputed:
+        raise _unknown("a choice of columns")
+
+
+def _unknown(what: str) -> TypeError:
+    return TypeError(f"rows with missing cells offer no {what}; choose another solver or inference.")
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cell_variances(kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, out: Any) -> None:
+    for i in range(len(kind)):
+        k = kind[i]
+        m = start[k + 1] - start[k]
+        for l in range(m):
+            total = 0.0
+            for j in range(m):
+                total += F[block[k] + j * m + l] ** 2 * s[cell[i] + j]
+            out[cell[i] + l] = total
+
+
+def standardize_observed(X: Array, weight: Array, *, intercept: bool = True, active: bool = True) -> Columns:
+    """As ``standardize``, every column by the rows where it is observed."""
+    missing = np.isnan(X)
+    if not missing.any():
+        return standardize(X, weight, intercept=intercept, active=active)
+    empty = np.flatnonzero(missing.all(axis=0))
+    if len(empty):
+        raise ValueError(f"column {empty[0]} of X has no observed value; drop it.")
+    keep, shift, scale = [], [], []
+    for j in range(X.shape[1]):
+        seen = ~missing[:, j]
+        found = standardize(X[seen, j : j + 1], weight[seen], intercept=intercept, active=active)
+        if len(found.keep):
+            keep.append(j)
+            shift.append(found.shift[0])
+            scale.append(found.scale[0])
+    return Columns(np.array(keep, dtype=np.intp), np.array(shift), np.array(scale), intercept, X.shape[1])

@@ -1,0 +1,249 @@
+"""A prior in parts: any prior on the fixed effects, and normal terms with their own standard deviations behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.designs.coupling import Coupled, Coupling
+from softmargin.priors.base import Flags, Prior, PriorMessage, PriorState
+from softmargin.priors.correlated import BoundCovariance
+from softmargin.priors.covariances import HalfTCovariance
+from softmargin.priors.ridge import Ridge
+from softmargin.priors.scales import InverseGamma
+
+__all__ = ["BoundTerms", "Part", "TermPrior", "Terms"]
+
+_NOWHERE = slice(0, 0)
+
+
+@dataclass(frozen=True)
+class TermPrior:
+    """Normal coefficients of one term: ``groups`` groups with one number for each label, group by group.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        Names of the columns of a group; the learned standard deviations are reported under them.
+    groups : int
+        Number of groups. A smooth term has one label and as many groups as basis functions.
+    scale : float or "learn"
+        Standard deviation of every column.
+    hyperprior : HalfT, HalfCauchy, InverseGamma, HalfTCovariance, InverseWishart or None
+        Prior of each learned standard deviation, or of the covariance. None is half-t.
+    full : bool
+        Whether the columns of a group are correlated.
+    """
+
+    labels: tuple[str, ...]
+    groups: int
+    scale: float | str = "learn"
+    hyperprior: Any = None
+    full: bool = False
+
+    def __post_init__(self) -> None:
+        if self.groups < 1 or not self.labels:
+            raise ValueError("a term needs at least one group and one label.")
+        if self.full and self.scale != "learn":
+            raise ValueError("a term with a full covariance learns it; use full=False with a fixed scale.")
+
+    @property
+    def width(self) -> int:
+        """Numbers a group."""
+        return len(self.labels)
+
+    @property
+    def size(self) -> int:
+        """Numbers in all."""
+        return self.groups * self.width
+
+    @property
+    def coupled(self) -> bool:
+        """Whether its prior precision is not diagonal."""
+        return self.full and self.width > 1
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A prior on the first coefficients and one ``TermPrior`` after another on those behind them."""
+
+    fixed: Prior
+    terms: tuple[TermPrior, ...]
+
+    def __post_init__(self) -> None:
+        labels = [label for term in self.terms for label in term.labels]
+        if len({"scale", *labels}) <= len(labels):
+            raise ValueError(f"the labels of the terms must differ from each other and from 'scale'; got {labels}.")
+
+    def bind(self, free: Flags, rows: int | None = None) -> BoundTerms:
+        """Attach the prior to coefficients; the terms take the last ones."""
+        first = len(free) - sum(term.size for term in self.terms)
+        if first < 0:
+            raise ValueError(f"the terms have {len(free) - first} coefficients, but there are only {len(free)}.")
+        start, coupled = first, []
+        for term in self.terms:
+            if term.coupled:
+                coupled.append(Coupled(start, term.groups, term.width))
+            start += term.size
+        coupling = Coupling(len(free), tuple(coupled)) if coupled else None
+        extras = iter([] if coupling is None else coupling.extras())
+        parts = [Part((), slice(0, first), _NOWHERE, self.fixed.bind(free[:first], rows), not free[:first].all())]
+        start = first
+        for term in self.terms:
+            parts.extend(_parts(term, start, extras))
+            start += term.size
+        return BoundTerms(tuple(parts), len(free), coupling)
+
+
+def _parts(term: TermPrior, start: int, extras: Any) -> Iterable[Part]:
+    """One part for each learned number: a column of a term, or a term with a full covariance."""
+    stop = start + term.size
+    if term.coupled:
+        hyperprior = HalfTCovariance() if term.hyperprior is None else term.hyperprior
+        yield Part(term.labels, slice(start, stop), next(extras), BoundCovariance(term.labels, term.groups, hyperprior))
+        return
+    for a, label in enumerate(term.labels):
+        bound = Ridge(term.scale, term.hyperprior).bind(np.zeros(term.groups, dtype=bool))
+        if not isinstance(term.hyperprior, InverseGamma) and term.scale == "learn":
+            bound = replace(bound, mode_prior=None)  # the joint mode of many effects and their variance is at zero
+        yield Part((label,), slice(start + a, stop, term.width), _NOWHERE, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some of the coefficients with a prior of their own; the part of the fixed effects has no labels."""
+
+    labels: tuple[str, ...]
+    where: slice
+    extra: slice  # their entries above the diagonal, in the coupling's writing
+    prior: Any
+    shrunk: bool = True  # whether any of them is
+
+    def taken(self, row: Array) -> Array:
+        """The part's numbers in a row that may have such entries at its end."""
+        if self.extra.stop == 0:
+            return row[self.where]
+        return np.concatenate((row[self.where], row[self.extra]))
+
+    def put(self, row: Array, own: Array) -> None:
+        """Write the part's numbers into such a row."""
+        size = len(own) - (self.extra.stop - self.extra.start)
+        row[self.where], row[self.extra] = own[:size], own[size:]
+
+    def state(self, state: PriorState) -> PriorState:
+        """The part's own state."""
+        values = {"scale": state.values[self.labels[0]]} if len(self.labels) == 1 else state.values
+        return PriorState(self.taken(state.precision), values)
+
+    def named(self, values: dict[str, float]) -> dict[str, float]:
+        """The part's values under names that no other part has."""
+        return {self.labels[0]: values["scale"]} if len(self.labels) == 1 else values
+
+    def settled(self, message: PriorMessage) -> Part:
+        """The part with its scale or covariance fixed where a variational fit has it."""
+        if len(self.labels) == 1:
+            return replace(self, prior=self.prior.at_scale(message.values[self.labels[0]]))
+        return replace(self, prior=self.prior.settled(self.taken(message.precision)))
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """``t -> log density of log(scale) + t`` of the part, or None where its scale is fixed."""
+        stretch: Callable[[float], float] | None = self.prior.stretch(self.state(state))
+        return stretch
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        """The whole prior's state with this part's scale multiplied by e^t."""
+        own, precision = self.prior.stretched(self.state(state), t), state.precision.copy()
+        self.put(precision, own.precision)
+        return PriorState(precision, state.values | self.named(own.values))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundTerms:
+    """The parts of a prior on given coefficients; what a prior can do, part by part."""
+
+    parts: tuple[Part, ...]
+    size: int
+    coupling: Coupling | None
+
+    isotropic = False
+
+    @cached_property
+    def _length(self) -> int:
+        return self.size if self.coupling is None else self.coupling.length
+
+    def _joined(self, messages: list[PriorMessage]) -> PriorMessage:
+        precision, linear = np.empty(self._length), None
+        values: dict[str, float] = {}
+        for part, message in zip(self.parts, messages, strict=True):
+            part.put(precision, message.precision)
+            values |= part.named(message.values)
+            if message.linear is not None:
+                linear = np.zeros(self.size) if linear is None else linear
+                linear[part.where] = message.linear
+        return PriorMessage(precision, sum(m.bound for m in messages), values, linear, self.coupling)
+
+    def _state(self, states: list[PriorState]) -> PriorState:
+        joined = self._joined([PriorMessage(state.precision, 0.0, state.values) for state in states])
+        return PriorState(joined.precision, joined.values)
+
+    def start(self) -> PriorState:
+        return self._state([part.prior.start() for part in self.parts])
+
+    def expect(self, mean: Array, var: Array) -> PriorMessage:
+        return self._joined([part.prior.expect(mean[part.where], part.taken(var)) for part in self.parts])
+
+    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
+        return self._joined([part.prior.gaussian(mean[part.where], part.taken(var)) for part in self.parts])
+
+    def mode(self, beta: Array) -> PriorMessage:
+        return self._joined([part.prior.mode(beta[part.where]) for part in self.parts])
+
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        return self._state([part.prior.draw(rng, part.state(state), beta[part.where]) for part in self.parts])
+
+    def logpdf(self, state: PriorState, beta: Array) -> float:
+        return float(sum(part.prior.logpdf(part.state(state), beta[part.where]) for part in self.parts))
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        rays = [part.prior.along(part.state(state), beta[part.where]) for part in self.parts]
+        return lambda step: float(sum(ray(step) for ray in rays))
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """All scales together; None unless every part that is shrunk learns its own."""
+        found = [part.stretch(state) for part in self.parts if part.shrunk]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            return None
+        return lambda t: float(sum(one(t) for one in known))
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        for part in self.parts:
+            if part.stretch(state) is not None:
+                state = part.stretched(state, t)
+        return state
+
+    def at_scale(self, scale: float) -> BoundTerms:
+        """The scale of the fixed effects fixed; the terms keep learning theirs."""
+        first = replace(self.parts[0], prior=self.parts[0].prior.at_scale(scale))
+        return replace(self, parts=(first, *self.parts[1:]))
+
+    def settled(self, message: PriorMessage) -> BoundTerms:
+        """The terms' standard deviations and covariances fixed where a variational fit has them.
+
+        For the mode: the joint density of many effects and their variance is largest, uselessly, at zero.
+        """
+        return replace(self, parts=(self.parts[0], *(part.settled(message) for part in self.parts[1:])))
+
+    def penalty(self, scale: float) -> tuple[Any, ...] | None:
+        first = self.parts[0].prior.penalty(scale)
+        if first is None or len(first) > 2 or self.coupling is not None:
+            return None
+        precision, rate = self.start().precision.copy(), np.zeros(self.size)
+        self.parts[0].put(precision, first[0])
+        rate[self.parts[0].where] = first[1]
+        return precision, rate
