@@ -182,7 +182,8 @@ def described(found: Run, model: Model, seconds: float) -> str:
     return (
         f"with scores that sum to zero all {len(path)} iterations are finite ({minutes(seconds)}); largest relative "
         f"fall of the log posterior {fall:.0e}; the end is within "
-        f"{float(np.abs(path[-1].ravel() - exact).max()):.0e} of the exact mode (nu = {found.scale:.3g}) and moved by {float(np.abs(path[-1] - path[-2]).max()):.0e} in the last step"
+        f"{float(np.abs(path[-1].ravel() - exact).max()):.0e} of the exact mode (nu = {found.scale:.3g}) and moved by "
+        f"{float(np.abs(path[-1] - path[-2]).max()):.0e} in the last step"
     )
 
 

@@ -42,8 +42,8 @@ def draw(page: Page) -> dict[str, float]:
             for r, colour in enumerate(COLOURS):
                 ax.scatter(*X[y == r].T, color=colour, s=7)
             frame(ax)
-            label = f"petal length; {name}: {100 * errors[name]:.1f} % wrong"
-            finish(ax, label, "petal width" if ax is axes[0] else "")
+            ax.set_title(f"{name}: {100 * errors[name]:.1f} % wrong", fontsize=9.5)
+            finish(ax, "petal length", "petal width" if ax is axes[0] else "")
     return errors
 
 

@@ -47,15 +47,15 @@ def test_random_intercepts_against_quadrature(moves, hyperprior):
     rng = np.random.default_rng(6)
     codes = np.array([0, 0, 0, 1, 1, 1, 1, 2])
     y, c = np.where(rng.random(8) < 0.5 + 0.3 * (codes - 1), 1.0, -1.0), rng.uniform(0.4, 1.5, 8)
-    start, t = np.linspace(-7.0, 7.0, 141), np.linspace(-12.0, 7.0, 381)
-    z = np.linspace(-9.0, 9.0, 721)  # u = e^t z
+    start, t = np.linspace(-7.0, 7.0, 71), np.linspace(-12.0, 7.0, 191)
+    z = np.linspace(-9.0, 9.0, 361)  # u = e^t z
     log_density = normal_logpdf(start, INTERCEPT_SD)[:, None] + log_scale_density(hyperprior, t)
-    first = np.empty((141, 381))  # E u_1 given the two
+    first = np.empty((71, 191))  # E u_1 given the two
     for g in range(3):
         own = codes == g
         for k, log_sd in enumerate(t):
             f = start[:, None, None] + math.exp(log_sd) * z[:, None]
-            joint = hinge_loglik(np.broadcast_to(f, (141, 721, own.sum())), y[own], c[own]) + normal_logpdf(z, 1.0)
+            joint = hinge_loglik(np.broadcast_to(f, (71, 361, own.sum())), y[own], c[own]) + normal_logpdf(z, 1.0)
             weight = np.exp(joint)
             total = np.trapezoid(weight, z, axis=1)
             log_density[:, k] += np.log(total)
@@ -168,7 +168,7 @@ def tilted_model(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "moves"), [("half-t", True), ("half-t", False), ("inverse Wishart", True)])
 def test_tilted_joint_distribution(name, moves):
-    worst = worst_score(tilted_model(name), Gibbs(1, moves), COVARIANCES[name], 8000)
+    worst = worst_score(tilted_model(name), Gibbs(1, moves), COVARIANCES[name], 6000)
     assert abs(worst[1]) < LIMIT, worst
 
 
@@ -190,11 +190,11 @@ class WrongSquares(HalfTCovariance):
 
 @dataclass(frozen=True)
 class WrongStretch(HalfTCovariance):
-    """The Jacobian of the covariance's three entries is forgotten."""
+    """The Jacobian of the covariance's three entries is taken for that of four."""
 
     def stretch(self, P):
         right = super().stretch(P)
-        return lambda t: right(t) - 6.0 * t
+        return lambda t: right(t) + 2.0 * t
 
 
 @pytest.mark.slow
@@ -204,4 +204,4 @@ def test_tilted_joint_distribution_sees_broken_samplers(kind):
     part = model.prior.parts[1]
     wrong = replace(part, prior=replace(part.prior, hyperprior=kind(0.8, 3.0)))
     model = model.with_prior(replace(model.prior, parts=(model.prior.parts[0], wrong)))
-    assert abs(worst_score(model, Gibbs(1), COVARIANCES["half-t"], 4000)[1]) > CONTROL
+    assert abs(worst_score(model, Gibbs(1), COVARIANCES["half-t"], 2500)[1]) > CONTROL

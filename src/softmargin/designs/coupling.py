@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.designs.base import Array
 
 __all__ = ["Coupled", "Coupling"]
+
+
+@lru_cache(maxsize=64)
+def _above_diagonal(width: int) -> tuple[Any, Any]:
+    rows, columns = np.triu_indices(width, 1)
+    return rows, columns
 
 
 class Coupled(NamedTuple):
@@ -24,10 +31,9 @@ class Coupled(NamedTuple):
         return slice(self.start, self.start + self.groups * self.width)
 
     @property
-    def pairs(self) -> tuple[Array, Array]:
+    def pairs(self) -> tuple[Any, Any]:
         """The entries above the diagonal."""
-        rows, columns = np.triu_indices(self.width, 1)
-        return rows, columns
+        return _above_diagonal(self.width)
 
     @property
     def extra(self) -> int:

@@ -20,6 +20,8 @@ from softmargin.priors.base import PriorMessage
 
 __all__ = ["InteriorPoint", "ModeState", "Newton"]
 
+_CHANGES = 25  # exchanges of rows and coefficients at most, from the interior point to the exact mode
+
 
 class _Point(NamedTuple):
     """Primal-dual iterate: ``1 - y f = xi - s`` with multipliers g in (0, 2c), and ``v = 2c - g`` carried apart."""
@@ -208,4 +210,5 @@ class Newton:
         (xi, s), (v, g) = x.positive, x.dual
         margin = np.minimum(g, v) / np.maximum(2.0 * model.c, 1e-300) > np.maximum(xi, s)
         active = edges_of(penalty).active(x.edges)
-        return finish(model, x.beta, np.clip(g, 0.0, 2.0 * model.c), margin, penalty, active=active)
+        changes = _CHANGES if model.space.exchanges else 0
+        return finish(model, x.beta, np.clip(g, 0.0, 2.0 * model.c), margin, penalty, active=active, changes=changes)

@@ -16,6 +16,7 @@ from softmargin.engines.certificate import Certificate
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.gibbs import Gibbs
+from softmargin.engines.hmc import HMC
 from softmargin.engines.loop import Info, Outcome, Progress, run
 from softmargin.engines.model import Model, require
 from softmargin.engines.newton import Newton
@@ -29,6 +30,8 @@ _CAVITIES = 100  # sweeps that latent-wise leave-one-out moments are averaged ov
 _GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
 _BATCHES = 20  # consecutive parts of a chain behind a Monte Carlo error
 _CHANGES = 20  # most single changes by which a mode that need not be the best is improved
+_BURN_IN = 100  # sweeps of hmc that are not kept, at most
+_ACCEPTED = 0.5  # acceptance below which hmc is not trusted
 _UNFINISHED = 1e-6  # certified gap above which a mode is not called found
 
 __all__ = ["INFERENCES", "Fit", "Inclusion", "Settings", "fit_vb"]
@@ -91,6 +94,7 @@ class Fit(NamedTuple):
     gap: float | None = None
     vi: VIState | None = None
     inclusion: Inclusion | None = None
+    notice: str = ""  # what the user should know about the run
 
     @property
     def loo(self) -> Any:
@@ -293,7 +297,30 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     options: dict[str, Any] = dict(_options(settings, *known))
     if "warmup" in {field.name for field in fields(sampler)}:
         options["warmup"] = settings.warmup
-    engine = sampler(chains=settings.chains, **options)
+    return _chains(sampler(chains=settings.chains, **options), model, settings, "gibbs")
+
+
+def _hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    if hasattr(model.prior, "sampler"):
+        raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
+    if model.dimension < model.size:
+        raise ValueError("inference='hmc' is for two classes or pairs of them; use 'gibbs', or multi_class='pairwise'.")
+    options: dict[str, Any] = dict(_options(settings, "scale_moves"))
+    engine = HMC(chains=settings.chains, **options)
+    # tuned before the first sweep, the chains forget their start within a few
+    fit = _chains(engine, model, replace(settings, warmup=min(settings.warmup, _BURN_IN)), "hmc")
+    health = engine.diagnostics(fit.outcome.state)
+    rate = float(health["acceptance"].min())
+    if health["stuck"].any() or rate < _ACCEPTED:
+        notice = (
+            f"a chain of hmc hardly moves (acceptance {rate:.2f}); use inference='gibbs', or a prior that shrinks more."
+        )
+        return fit._replace(notice=notice)
+    return fit
+
+
+def _chains(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
+    """Run chains, keep their draws, and read the posterior off them."""
     require(engine, loss=model.loss, prior=model.prior)
     sweeps = settings.warmup + settings.draws * settings.thin
     draws = np.empty((settings.draws, settings.chains, model.size))
@@ -315,7 +342,8 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
                 loglik[kept, k] = chain.loglik
                 mean += getattr(chain, "mean", chain.beta)
                 if hasattr(chain, "inclusion"):
-                    batches = np.broadcast_to(batches, (*batches.shape[:2], len(chain.inclusion))).copy()
+                    if batches.shape[-1] != len(chain.inclusion):
+                        batches = np.zeros((*batches.shape[:2], len(chain.inclusion)))
                     batches[k, kept * _BATCHES // settings.draws] += chain.inclusion
                 for name, value in _noted(chain).items():
                     recorded.setdefault(name, np.empty_like(scale))[kept, k] = value
@@ -324,7 +352,7 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
             kept += 1
         return bool(settings.callback and settings.callback(iteration, info))
 
-    progress = settings.progress("gibbs", sweeps)
+    progress = settings.progress(label, sweeps)
     outcome = run(engine, model, max_iter=sweeps, progress=progress, callback=keep, outcome=current)
     if kept < 2:
         raise KeyboardInterrupt("interrupted before two draws were kept")
@@ -363,4 +391,5 @@ INFERENCES: dict[str, Callable[[Model, Settings, Fit | None], Fit]] = {
     "vb": _vb,
     "meanfield": _meanfield,
     "gibbs": _gibbs,
+    "hmc": _hmc,
 }

@@ -35,6 +35,8 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float, level: int) ->
             f"{inference} did not converge{many.format(len(open_))}: relative change {worst.outcome.change:.1e} after "
             f"{worst.outcome.n_iter} iterations, tolerance {tol:.0e}; raise max_iter."
         )
+    elif any(getattr(fit, "notice", "") for fit in fits):
+        message = next(fit.notice for fit in fits if fit.notice)
     elif spread > _DISAGREE:
         message = (
             f"the chains disagree on inclusion probabilities by up to {spread:.2f} (see inclusion_range in summary()); "

@@ -13,6 +13,7 @@ from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
 from softmargin.engines.active_set import ActiveSet, leave_one_out
 from softmargin.engines.cavities import CavityAverage, grouped_cavity
+from softmargin.engines.class_average import ClassCavityAverage
 from softmargin.engines.class_cavities import ClassMoments, draw_cavities, fit_cavities, mix_cavities, mode_cavities
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
@@ -218,10 +219,14 @@ class ClassReadout:
         return g
 
     def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
-        return self._linked(draw_cavities(model, draws, scale, self.part))
+        moments = draw_cavities(model, draws, scale, self.part)
+        if moments.max_kv > _GAUSSIAN and average is not None:  # too skewed for Gaussian moments, as on separable data
+            moments = average.moments()
+        return self._linked(moments)
 
     def quick(self) -> ClassReadout:
         return self
 
-    def averager(self, model: Model) -> None:
-        return None
+    def averager(self, model: Model) -> ClassCavityAverage | None:
+        narrow = model.size <= 2000 and not hasattr(model.prior, "always")
+        return ClassCavityAverage(model, self.part) if narrow else None

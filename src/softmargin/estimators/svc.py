@@ -47,9 +47,9 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
     ----------
     prior : str or prior object, default="ridge"
         Prior of the coefficients. ``Ridge(scale=...)`` fixes the scale, ``"ridge"`` learns it.
-    inference : {"vb", "map", "meanfield", "gibbs"}, default="vb"
+    inference : {"vb", "map", "meanfield", "gibbs", "hmc"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode with a certificate, "meanfield" the
-        approximation of Luts and Ormerod (2014), "gibbs" exact draws.
+        approximation of Luts and Ormerod (2014), "gibbs" exact draws, "hmc" exact draws in much less time.
     likelihood : {"hinge", "logit", "probit"}, default="hinge"
         The loss. "logit" and "probit" are genuine likelihoods: logistic and probit regression with these priors.
     learning_rate : float or "auto", default="auto"
@@ -66,7 +66,8 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         What ``predict_proba`` returns: a link fitted on leave-one-out predictors; the normalised pseudo-likelihood
         averaged over the posterior; or the posterior probability of the sign of f.
     draws, warmup, chains, thin : int
-        Length of the chains of "gibbs": ``draws`` kept draws a chain, every ``thin``-th sweep after ``warmup``.
+        Length of the chains of "gibbs" and "hmc": ``draws`` kept draws a chain, every ``thin``-th sweep after
+        ``warmup``, of which "hmc" makes at most 100.
     max_iter : int, default=500
         Most iterations of the other engines.
     tol : float, default=1e-6

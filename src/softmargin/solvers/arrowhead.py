@@ -101,6 +101,10 @@ class Arrowhead(Full):
 
     coupling: Coupling | None = None
 
+    @property
+    def exchanges(self) -> bool:
+        return False
+
     def gaussian(self, A: GroupedGram, linear: Array, precision: Array, dent: Array | None = None) -> ArrowGaussian:
         return ArrowGaussian.from_gram(A, linear, precision, self.coupling)
 

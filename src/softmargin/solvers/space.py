@@ -17,6 +17,10 @@ __all__ = ["Full", "Space"]
 class Space(Protocol):
     """A linear space of coefficients; the engines work in the coefficients and never ask which space it is."""
 
+    @property
+    def exchanges(self) -> bool:
+        """Whether equations with a dense row for every coefficient are affordable, as an active set needs them."""
+
     def dimension(self, coordinates: int) -> int:
         """Dimension of the space that this many coefficients fill."""
 
@@ -48,6 +52,10 @@ class Space(Protocol):
 @dataclass(frozen=True)
 class Full:
     """Every value of the coefficients."""
+
+    @property
+    def exchanges(self) -> bool:
+        return True
 
     def dimension(self, coordinates: int) -> int:
         return coordinates

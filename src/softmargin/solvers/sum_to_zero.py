@@ -27,6 +27,7 @@ class SumToZero:
 
     k: int
     pair_class: Index
+    exchanges: bool = True
 
     @classmethod
     def of(cls, design: ClassDesign) -> SumToZero:

@@ -1,0 +1,41 @@
+"""Leave-one-out moments of the class scores from sweeps, where the posterior is too far from Gaussian."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.engines.class_cavities import ClassMoments, fit_cavities, mix_cavities
+from softmargin.engines.gibbs import draw_rows
+from softmargin.engines.model import Model
+from softmargin.execution.streams import Purpose
+from softmargin.losses.base import Message
+
+__all__ = ["ClassCavityAverage"]
+
+
+class ClassCavityAverage:
+    """Average over sweeps of the scores' moments without their own observations.
+
+    Given the latents the coefficients are Gaussian and the pairs of an observation are messages, which can be taken out
+    whatever the shape of the posterior. The latents of the others were drawn with the observation in, so these moments
+    are somewhat optimistic.
+    """
+
+    def __init__(self, model: Model, part: Array):
+        self.model, self.part = model, part
+        self.parts: list[ClassMoments] = []
+
+    def add(self, chain: Any, iteration: int) -> None:
+        """Draw fresh latents at the chain's present point and take every observation out in turn."""
+        model = self.model
+        w, b = draw_rows(model, chain.f, Purpose.CAVITY, iteration=iteration)
+        q = model.gaussian(w, b, chain.prior.precision)
+        message = Message(w, b, np.zeros_like(w))
+        self.parts.append(fit_cavities(model, q, model.blocks.matvec(q.mean), message, self.part))
+
+    def moments(self) -> ClassMoments:
+        """Moments of the mixture of all sweeps."""
+        return mix_cavities(np.full(len(self.parts), 1.0 / len(self.parts)), self.parts)
