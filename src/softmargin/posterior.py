@@ -13,6 +13,7 @@ from softmargin.designs.base import Array, Design
 from softmargin.designs.standardize import Columns
 from softmargin.execution.blocks import Blocks, Cell
 from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.wide import noise, quadratic, squares
 
 __all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior"]
 
@@ -59,7 +60,7 @@ class PointPosterior(Posterior):
 class GaussianPosterior(Posterior):
     """N(mean, root root'), with the probabilities of values of the prior scale."""
 
-    root: Array
+    root: Any  # an array R with covariance R R', or a structured root
     scales: Array
     weights: Array
 
@@ -81,10 +82,9 @@ class GaussianPosterior(Posterior):
     def _user_sd(self) -> tuple[Array, float]:
         """Standard deviations of slopes and intercept on the user's scale."""
         lifted = self._coordinates.lift_root(self.root)
-        variance = np.einsum("ij,ij->i", lifted, lifted)
+        variance = squares(lifted)
         direction = self.columns.intercept_direction()
-        across = lifted.T @ direction
-        intercept = float(across @ across)
+        intercept = quadratic(lifted, direction)
         unseen = self._coordinates.unseen()
         if unseen is not None:
             variance = variance + self.square * unseen
@@ -115,7 +115,7 @@ class GaussianPosterior(Posterior):
 
     def coordinate_draws(self, rng: np.random.Generator, n: int) -> Array:
         """n draws of the working coordinates."""
-        return self.mean + rng.standard_normal((n, self.root.shape[1])) @ self.root.T
+        return self.mean + noise(self.root, rng, n)
 
     def scale_draws(self, rng: np.random.Generator, n: int) -> Array:
         """n draws of the prior scale."""

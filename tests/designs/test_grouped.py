@@ -24,7 +24,9 @@ def grouped(kind, seed=0, n=N):
         "crossed": (GroupTerm(other, 7, lines), GroupTerm(inner, 25, lines), GroupTerm.intercept(other % 3)),
         "nested": (GroupTerm.intercept(inner, 25), GroupTerm.intercept(np.maximum(inner, 0) // 5, 5)),
     }[kind]
-    base = Sparse(sp.csr_matrix(X), np.zeros(3), np.ones(3), True) if kind == "nested" else Dense.plain(X, intercept=True)
+    base = (
+        Sparse(sp.csr_matrix(X), np.zeros(3), np.ones(3), True) if kind == "nested" else Dense.plain(X, intercept=True)
+    )
     return Grouped(base, terms)
 
 

@@ -1,5 +1,7 @@
 """O'Sullivan splines: the penalty by another quadrature, straight lines, units, extrapolation."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -22,10 +24,7 @@ def test_squared_length_is_the_roughness():
     for _ in range(3):
         u = rng.standard_normal(spline.turn.shape[1])
         edges = np.unique(spline.knots)
-        pieces = [
-            quad(lambda x, u=u: bent(x, u) ** 2, lo + 2e-4, hi - 2e-4)[0]
-            for lo, hi in zip(edges[:-1], edges[1:], strict=True)
-        ]
+        pieces = [quad(lambda x, u=u: bent(x, u) ** 2, lo + 2e-4, hi - 2e-4)[0] for lo, hi in pairwise(edges)]
         ratios.append(sum(pieces) / float(u @ u))
     assert np.ptp(ratios) < 0.01 * np.mean(ratios)
 

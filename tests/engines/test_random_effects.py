@@ -18,6 +18,7 @@ from softmargin.engines.gaussian_vi import GaussianVI
 from softmargin.engines.gibbs import Gibbs
 from softmargin.engines.loop import run
 from softmargin.engines.newton import Newton
+from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.execution.blocks import Blocks
 from softmargin.priors import HalfCauchy, InverseGamma, Lasso, Ridge
 
@@ -198,3 +199,34 @@ def test_weights_count_like_repeated_rows():
     assert ours.bound == pytest.approx(theirs.bound, rel=1e-9)
     np.testing.assert_allclose(ours.q.mean, theirs.q.mean, atol=1e-4)
 
+
+# --- the spread that a learned standard deviation adds --------------------------------------------------------
+
+
+def test_mixture_agrees_with_the_dense_model():
+    model = grouped_model("intercept")
+    dense = written_out(model)
+    ours, theirs = (
+        mix_over_scale(m, run(GaussianVI(), m, max_iter=99, tol=1e-12).state, label="g") for m in (model, dense)
+    )
+    np.testing.assert_allclose(ours.scales, theirs.scales, rtol=1e-6)
+    np.testing.assert_allclose(ours.weights, theirs.weights, atol=1e-6)
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-5)
+    np.testing.assert_allclose(ours.var, (theirs.root**2).sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(model.blocks.row_quad(ours.root), dense.blocks.row_quad(theirs.root), rtol=1e-5)
+    inside = run(GaussianVI(), model, max_iter=99, tol=1e-12).state.q.var
+    assert ours.var[0] > 1.02 * inside[0]  # the intercept feels the standard deviation
+    assert len(ours.scales) > 3
+
+
+def test_mixture_over_other_scales():
+    """The scale of the fixed effects by its usual name; what is not learned, or not a scale, is refused."""
+    model = grouped_model("intercept")
+    fit = run(GaussianVI(), model, max_iter=99, tol=1e-9).state
+    assert len(mix_over_scale(model, fit).scales) > 3
+    settled = model.with_prior(model.prior.settled(fit.prior))
+    with pytest.raises(ValueError, match="not a learned scale"):
+        mix_over_scale(settled, fit, label="g")
+    full = grouped_model("full")
+    with pytest.raises(ValueError, match="not a learned scale"):
+        mix_over_scale(full, run(GaussianVI(), full, max_iter=5).state, label="g")

@@ -233,3 +233,25 @@ def test_wide_data(prior):
             model.fit(X, y)
         assert np.abs(model.coef_[0]).argmax() == 0
         assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("prior", [Lasso(scale=0.3), "horseshoe", Bridge(1.5)], ids=str)
+def test_many_columns_are_fitted_without_a_matrix_of_their_size(prior, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 90))
+    y = np.where(X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=30) > 0, 1, 0)
+    for inference in ("vb", "meanfield"):
+        wide = BayesianSVC(prior, inference, learning_rate=0.5, tol=1e-8).fit(X, y)
+        assert not isinstance(wide.posterior_.root, np.ndarray)
+        with monkeypatch.context() as patch:
+            patch.setattr("softmargin.engines.model._WIDE", 1e9)
+            narrow = BayesianSVC(prior, inference, learning_rate=0.5, tol=1e-8)
+            if inference == "vb" and not isinstance(prior, str) and prior.scale == 0.3:  # no mixture over scales
+                narrow.fit(X, y)
+                np.testing.assert_allclose(wide.predict_proba(X), narrow.predict_proba(X), atol=1e-6)
+                np.testing.assert_allclose(wide.summary()["sd"], narrow.summary()["sd"], rtol=1e-5)
+            elif inference == "meanfield":
+                narrow.fit(X, y)
+                np.testing.assert_allclose(wide.coef_, narrow.coef_, rtol=1e-4, atol=1e-6)
+                np.testing.assert_allclose(wide.summary()["sd"], narrow.summary()["sd"], rtol=1e-4)
+        assert wide.sample(X[:3], 7).shape == (3, 7)

@@ -233,7 +233,7 @@ def test_settled_at_a_fit():
     again = fixed.expect(2.0 * mean, var)
     np.testing.assert_allclose(again.precision[4:], message.precision[4:], rtol=1e-10)
     assert again.values["scale"] != message.values["scale"]
-    S = np.linalg.inv(fixed.parts[1].prior.hyperprior.matrix)
+    S = fixed.parts[1].prior.hyperprior.P
     U = mean[4:14].reshape(M, 2)
     normal = stats.multivariate_normal(np.zeros(2), np.linalg.inv(S)).logpdf(U).sum()
     assert fixed.parts[1].prior.mode(mean[4:14]).bound == pytest.approx(normal, abs=1e-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ class Coupling(NamedTuple):
     def extras(self) -> list[slice]:
         """Where each term's entries above the diagonal stand."""
         ends = np.cumsum([self.size, *(term.extra for term in self.terms)])
-        return [slice(int(lo), int(hi)) for lo, hi in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(int(lo), int(hi)) for lo, hi in pairwise(ends)]
 
     def times(self, precision: Array, x: Array) -> Array:
         """The block precision times coefficients."""

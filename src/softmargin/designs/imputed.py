@@ -10,10 +10,10 @@ from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.designs.dense import Dense
-from softmargin.designs.patterns import Index, Patterns
+from softmargin.designs.patterns import Index, Patterns, missing_patterns, to_cells, to_coordinates, whiten
 from softmargin.designs.standardize import Columns, standardize
 
-__all__ = ["Cells", "Imputed", "standardize_observed"]
+__all__ = ["Cells", "Imputed", "given_observed", "predicted", "standardize_observed"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -32,13 +32,15 @@ def _weighted(
         if not met[k]:
             continue
         m = start[k + 1] - start[k]
+        T, product = F[block[k] : block[k + 1]].reshape((m, m)), np.zeros((m, m))
+        for j in range(m):
+            for a in range(m):
+                left = T[j, a] * total[start[k] + j]
+                for b in range(m):
+                    product[a, b] += left * T[j, b]
         for a in range(m):
             for b in range(m):
-                value = 0.0
-                for j in range(m):
-                    at = block[k] + j * m
-                    value += F[at + a] * total[start[k] + j] * F[at + b]
-                A[lead + columns[start[k] + a], lead + columns[start[k] + b]] += value
+                A[lead + columns[start[k] + a], lead + columns[start[k] + b]] += product[a, b]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -46,18 +48,20 @@ def _spread(
     kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, root: Any, out: Any
 ) -> None:
     """``tr(S_i root root')`` of the incomplete rows from ``first`` on."""
-    length = np.full(start[-1], -1.0)
+    length, image = np.full(start[-1], -1.0), np.empty(root.shape[1])
     for i in range(len(out)):
         k = kind[first + i]
         m = start[k + 1] - start[k]
         if length[start[k]] < 0.0:
             for j in range(m):
+                image[:] = 0.0
+                for l in range(m):
+                    factor, row = F[block[k] + j * m + l], root[columns[start[k] + l]]
+                    for r in range(len(image)):
+                        image[r] += factor * row[r]
                 length[start[k] + j] = 0.0
-                for r in range(root.shape[1]):
-                    value = 0.0
-                    for l in range(m):
-                        value += F[block[k] + j * m + l] * root[columns[start[k] + l], r]
-                    length[start[k] + j] += value * value
+                for r in range(len(image)):
+                    length[start[k] + j] += image[r] * image[r]
         total = 0.0
         for j in range(m):
             total += s[cell[first + i] + j] * length[start[k] + j]
@@ -91,6 +95,7 @@ class Imputed:
     patterns: Patterns
     F: Array
     s: Array  # one number a missing cell
+    log_det: Array  # log |F| of every pattern
 
     @property
     def intercept(self) -> bool:
@@ -157,12 +162,7 @@ class Imputed:
 
     def log_volume(self) -> float:
         """``sum_i log |S_i|``."""
-        p, total = self.patterns, float(np.log(self.s).sum())
-        count = np.bincount(p.kind, minlength=len(p.start) - 1)
-        for k in np.flatnonzero(count):
-            m = p.start[k + 1] - p.start[k]
-            total += 2.0 * count[k] * np.linalg.slogdet(self.F[p.block[k] : p.block[k + 1]].reshape(m, m))[1]
-        return float(total)
+        return float(np.log(self.s).sum() + 2.0 * self.log_det[self.patterns.kind].sum())
 
     def cells(self) -> Cells:
         """Mean and standard deviation of every missing cell."""
@@ -207,6 +207,29 @@ def _cell_variances(kind: Any, cell: Any, columns: Any, start: Any, block: Any, 
             for j in range(m):
                 total += F[block[k] + j * m + l] ** 2 * s[cell[i] + j]
             out[cell[i] + l] = total
+
+
+def predicted(X: Array, patterns: Patterns, F: Array, mean: Array, precision: Array) -> Array:
+    """The rows with their missing cells at the mean given the observed ones; what X has there does not matter."""
+    residual = to_coordinates(patterns, F, (X[patterns.row] - mean) @ precision)
+    X, cells = X.copy(), patterns.of_cells()
+    X[cells] -= to_cells(patterns, F, residual)
+    return X
+
+
+def given_observed(
+    X: Array, mean: Array, precision: Array, *, intercept: bool, patterns: Patterns | None = None
+) -> Imputed:
+    """Rows of standardized columns, NaN where unknown, completed by covariates of this mean and precision.
+
+    Nothing else is known about such a row, above all no response: it is how new rows are seen. A row without any
+    observed cell has the mean and covariance of all rows. ``patterns`` are those of the NaN, where they are known.
+    """
+    missing = np.isnan(X)
+    patterns = missing_patterns(missing) if patterns is None else patterns
+    F, log_det = whiten(patterns, precision)
+    X = predicted(np.where(missing, mean, X), patterns, F, mean, precision)
+    return Imputed(Dense.plain(X, intercept=intercept), patterns, F, np.ones(patterns.cell[-1]), log_det)
 
 
 def standardize_observed(X: Array, weight: Array, *, intercept: bool = True, active: bool = True) -> Columns:

@@ -69,7 +69,7 @@ def _repeat(kind: Any, cell: Any, start: Any, values: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _whiten(columns: Any, start: Any, block: Any, precision: Any, F: Any) -> None:
+def _whiten(columns: Any, start: Any, block: Any, precision: Any, F: Any, log_det: Any) -> None:
     for k in range(len(start) - 1):
         M = columns[start[k] : start[k + 1]]
         m = len(M)
@@ -83,6 +83,7 @@ def _whiten(columns: Any, start: Any, block: Any, precision: Any, F: Any) -> Non
         T = F[block[k] : block[k + 1]].reshape((m, m))
         for j in range(m):  # its inverse, column by column
             T[j, j] = 1.0 / C[j, j]
+            log_det[k] -= np.log(C[j, j])
             for i in range(j + 1, m):
                 total = 0.0
                 for l in range(j, i):
@@ -90,13 +91,13 @@ def _whiten(columns: Any, start: Any, block: Any, precision: Any, F: Any) -> Non
                 T[i, j] = total / C[i, i]
 
 
-def whiten(patterns: Patterns, precision: Array) -> Array:
-    """A factor F with ``F'F`` = covariance of the missing cells given the others, for every pattern."""
-    F = np.zeros(patterns.block[-1])
-    _whiten(patterns.columns, patterns.start, patterns.block, precision, F)
-    if not np.isfinite(F).all():
+def whiten(patterns: Patterns, precision: Array) -> tuple[Array, Array]:
+    """A factor F with ``F'F`` = covariance of the missing cells given the others, and ``log|F|``, of every pattern."""
+    F, log_det = np.zeros(patterns.block[-1]), np.zeros(len(patterns.start) - 1)
+    _whiten(patterns.columns, patterns.start, patterns.block, precision, F, log_det)
+    if not np.isfinite(log_det).all():
         raise np.linalg.LinAlgError("the precision of the covariates is not positive definite")
-    return F
+    return F, log_det
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

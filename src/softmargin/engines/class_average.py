@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from softmargin.designs.base import Array
+from softmargin.designs.classes import ClassDesign
 from softmargin.engines.class_cavities import ClassMoments, fit_cavities, mix_cavities
 from softmargin.engines.gibbs import draw_rows
 from softmargin.engines.model import Model
+from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Purpose
 from softmargin.losses.base import Message
+from softmargin.solvers.sum_to_zero import SumToZero
 
 __all__ = ["ClassCavityAverage"]
 
@@ -30,9 +34,17 @@ class ClassCavityAverage:
 
     def add(self, chain: Any, iteration: int) -> None:
         """Draw fresh latents at the chain's present point and take every observation out in turn."""
-        model = self.model
+        model, precision = self.model, chain.prior.precision
         w, b = draw_rows(model, chain.f, Purpose.CAVITY, iteration=iteration)
-        q = model.gaussian(w, b, chain.prior.precision)
+        gamma = getattr(chain, "gamma", None)
+        if gamma is not None:  # variables that are out take no part; the precision is over the variables
+            design: Any = model.blocks.design
+            lead = int(design.base.intercept)
+            design = ClassDesign(design.base.take(np.flatnonzero(gamma[lead:])), design.index, design.start)
+            space = SumToZero.of(design)
+            model = replace(model, blocks=Blocks(design, model.y, model.c), free=design.free, space=space)
+            precision = np.tile(precision[gamma], design.k)
+        q = model.gaussian(w, b, precision)
         message = Message(w, b, np.zeros_like(w))
         self.parts.append(fit_cavities(model, q, model.blocks.matvec(q.mean), message, self.part))
 

@@ -80,6 +80,10 @@ class FixedPoint(ABC):
         gain = new.objective - state.objective
         return new, Info(new.objective, abs(gain) / (1.0 + abs(new.objective)))
 
+    def coefficients(self, state: FixedPointState) -> tuple[Array, Any]:
+        """Mean and a root of the covariance of the coefficients."""
+        return state.q.mean, state.q.root
+
     def _map(self, model: Model, state: FixedPointState) -> FixedPointState:
         return self.moments(model, self._solve(model, state.message, state.prior.precision))
 
@@ -117,12 +121,16 @@ class EM(FixedPoint):
     def _solve(self, model: Model, message: Message, precision: Array) -> Any:
         return model.solver(message.w, message.b, precision)  # only its mean is used
 
+    def coefficients(self, state: FixedPointState) -> tuple[Array, Any]:
+        """The point, with no spread."""
+        return state.q.mean, np.zeros((len(state.q.mean), 1))
+
     def at(self, model: Model, beta: Array) -> FixedPointState:
         """The state of given coefficients, to start from."""
         return self.moments(model, _Start(beta))
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
-        f, v = model.blocks.matvec(q.mean), np.full(len(model.y), self.smoothing**2)
+        f, v = model.blocks.matvec(q.mean), np.full(len(model.y), self.smoothing**2) + model.blocks.excess(q.mean)
         message = model.loss.expect(model.y, model.c, f, v)
         prior = model.prior.mode(q.mean)
         return FixedPointState(q, f, v, message, prior, float(message.bound.sum()) + prior.bound)
@@ -135,7 +143,7 @@ class MeanField(FixedPoint):
     needs_prior = ("expect",)
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
-        f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root)
+        f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root) + model.blocks.excess(q.mean)
         message = model.loss.expect(model.y, model.c, f, v)
         prior = model.prior.expect(q.mean, q.var)
         return FixedPointState(q, f, v, message, prior, float(message.bound.sum()) + prior.bound + q.entropy)

@@ -73,6 +73,10 @@ class GaussianVI:
         bound = float(state.message.bound.sum()) + prior.bound + state.q.entropy
         return state._replace(prior=prior, bound=bound, history=History())
 
+    def coefficients(self, state: VIState) -> tuple[Array, Any]:
+        """Mean and a root of the covariance of the coefficients."""
+        return state.q.mean, state.q.root
+
     def _damping(self, model: Model, state: VIState) -> float:
         """Damping from the sensitivity of the curvatures to the variances.
 
@@ -124,15 +128,19 @@ class GaussianVI:
     ) -> VIState:
         """The best mean and scale for a given shape of the covariance, and the bound there."""
         q = q.with_mean(mean)
-        f, v = model.blocks.matvec(mean), model.blocks.row_quad(q.root)
+        excess = model.blocks.excess(mean)
+        f, v = model.blocks.matvec(mean), model.blocks.row_quad(q.root) + excess
         message = model.loss.gaussian(model.y, model.c, f, v)
         prior = model.prior.gaussian(mean, q.var)
         # 1. mean: one Newton direction, then a line search along it
         gradient = model.blocks.rmatvec(message.b - message.w * f) + prior.pull(mean)
+        gradient -= model.blocks.drag(message.w, mean)
         direction = q.solve(gradient)
         ahead = model.blocks.matvec(direction)
-        tau, message, prior = _line_search(model, q, mean, f, v, direction, ahead, float(gradient @ direction))
-        q, f = q.with_mean(mean + tau * direction), f + tau * ahead
+        square = model.blocks.excess(direction)  # the variance is quadratic along the line
+        wider = model.blocks.excess(mean + direction) - excess - square, square
+        tau, message, prior = _line_search(model, q, mean, f, v, direction, ahead, wider, float(gradient @ direction))
+        q, f, v = q.with_mean(mean + tau * direction), f + tau * ahead, v + tau * (wider[0] + tau * wider[1])
         # 2. scale of q as a whole, exactly
         t, message, prior = _scale_search(model, q, f, v, message, prior)
         if t != 0.0:
@@ -143,19 +151,23 @@ class GaussianVI:
 
 
 def _line_search(
-    model: Model, q: Normal, mean: Array, f: Array, v: Array, direction: Array, ahead: Array, slope: float
+    model: Model, q: Normal, mean: Array, f: Array, v: Array, direction: Array, ahead: Array, wider: Any, slope: float
 ) -> tuple[float, Message, PriorMessage]:
-    """Safeguarded Newton on the slope of the bound along the direction, covariance fixed."""
+    """Safeguarded Newton on the slope of the bound along the direction, covariance fixed.
+
+    ``wider`` has the linear and quadratic terms of the predictors' variances, zero where no cells are missing.
+    """
     low, high, tau = 0.0, math.inf, 1.0
     for attempt in range(6):
         at = f + tau * ahead
-        message = model.loss.gaussian(model.y, model.c, at, v)
+        message = model.loss.gaussian(model.y, model.c, at, v + tau * (wider[0] + tau * wider[1]))
         prior = model.prior.gaussian(mean + tau * direction, q.var)
         here = float((message.b - message.w * at) @ ahead + prior.pull(mean + tau * direction) @ direction)
+        here -= 0.5 * float((message.w * (wider[0] + 2.0 * tau * wider[1])).sum())
         if abs(here) <= 0.1 * abs(slope) or attempt == 5:
             break
         low, high = (tau, high) if here > 0.0 else (low, tau)
-        curvature = float(message.w @ (ahead * ahead)) + prior.bend(direction)
+        curvature = float(message.w @ (ahead * ahead + wider[1])) + prior.bend(direction)
         step = tau + here / curvature if curvature > 0.0 else math.inf
         inside = low < step < high and step < 8.0 * max(tau, 1e-12)
         tau = step if inside else (0.5 * (low + high) if high < math.inf else 2.0 * tau)
@@ -166,6 +178,7 @@ def _scale_search(
     model: Model, q: Normal, f: Array, v: Array, message: Message, prior: PriorMessage
 ) -> tuple[float, Message, PriorMessage]:
     """Maximise the bound over (mean, covariance) -> (e^t mean, e^2t covariance) by safeguarded secant steps."""
+
     def slope(t: float, m: Message, p: PriorMessage) -> float:
         """Derivative of the bound in t."""
         grow = math.exp(t)

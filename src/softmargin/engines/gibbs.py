@@ -37,9 +37,10 @@ class Chain(NamedTuple):
 class Gibbs:
     """Several chains of the data-augmentation sampler, one sweep of each a step.
 
-    A sweep: (1) scale move, beta -> g beta, and (2) interweaving of a learned scale, and of each where a prior has
-    parts with their own, by slice sampling on the posterior with all latents integrated out; (3) prior variables given beta, scale first, local variables after;
-    (4) row latents given beta, turned at once into the weighted Gram; (5) beta given everything, as one block.
+    A sweep: (1) scale move, beta -> g beta, and (2) interweaving of a learned scale, and of each part's own where a
+    prior has parts, by slice sampling on the posterior with all latents integrated out; (3) prior variables given beta,
+    scale first, local variables after; (4) row latents given beta, turned at once into the weighted Gram; (5) beta
+    given everything, as one block.
     The order printed in the papers (local variables before the scale, with the local ones stale) is not invariant.
 
     Parameters

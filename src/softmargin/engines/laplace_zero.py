@@ -254,7 +254,8 @@ class LaplaceZeroVB:
         logit, indicators = prior.expect_inclusion(chosen)
         entropy = float((np.logaddexp(0.0, eta[candidates]) - g[candidates] * eta[candidates]).sum())
         bound += indicators + entropy
-        f, v = model.blocks.matvec(g * q.mean), model.blocks.row_quad(_root(q, g, second))
+        mean = g * q.mean
+        f, v = model.blocks.matvec(mean), model.blocks.row_quad(_root(q, g, second)) + model.blocks.excess(mean)
         message = model.loss.expect(y, model.c, f, v)
         objective = float(message.bound.sum()) + bound + q.entropy
         m = max(len(candidates), 1)

@@ -15,6 +15,8 @@ from softmargin.solvers.space import Full, Space
 
 __all__ = ["Model", "require"]
 
+_WIDE = 2  # coefficients a row from which the Gaussian is held by rows
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -61,7 +63,14 @@ class Model:
     def gaussian(
         self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
     ) -> Normal:
-        """The coefficients given row messages and a prior precision, with linear term ``X'b + shift``."""
+        """The coefficients given row messages and a prior precision, with linear term ``X'b + shift``.
+
+        Where coefficients far outnumber rows, a space that can does without a matrix of their size.
+        """
+        spread = getattr(self.space, "spread", None)
+        if spread is not None and self.dimension > _WIDE * len(w):
+            wide: Normal = spread(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision)
+            return wide
         A, linear = self.blocks.gram(w, b)
         return self.space.gaussian(A, linear + shift, precision, dent)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import run
 from softmargin.engines.model import Model
 
-__all__ = ["Mixture", "mix_over_scale"]
+__all__ = ["MixedRoot", "Mixture", "mix_over_scale"]
 
 _NEGLIGIBLE = 4.5  # log weight below the largest at which the grid ends
 _FAINT = 2.0  # log weight below the largest at which one step is enough
@@ -23,30 +23,60 @@ class Mixture(NamedTuple):
     """Moments of the coefficients and of the scale."""
 
     mean: Array
-    root: Array
+    root: Any  # as a Gaussian's
     scales: Array  # grid of scales
     weights: Array  # and their probabilities
     states: tuple[VIState, ...]  # the fits, one for each scale
 
+    @property
+    def var(self) -> Array:
+        """Marginal variances of the coefficients: within the fits, and between them."""
+        size = len(self.mean)
+        parts = (state.q.var[:size] + (state.q.mean - self.mean) ** 2 for state in self.states)
+        return np.asarray(sum(p * part for p, part in zip(self.weights, parts, strict=True)))
 
-def mix_over_scale(model: Model, fit: VIState, *, steps: int = 2) -> Mixture:
+
+class MixedRoot(NamedTuple):
+    """The covariance of a mixture of Gaussians whose own roots are not plain arrays."""
+
+    weights: Array
+    roots: tuple[Any, ...]
+    shifts: tuple[Array, ...]  # means less the mixture's mean
+
+    def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
+        """Variances of the linear predictors of the rows lo..hi."""
+        parts = zip(self.weights, self.roots, self.shifts, strict=True)
+        return np.asarray(
+            sum(p * (design.row_quad(root, lo, hi) + design.matvec(shift, lo, hi) ** 2) for p, root, shift in parts)
+        )
+
+
+def mix_over_scale(model: Model, fit: VIState, *, label: str = "scale", steps: int = 2) -> Mixture:
     """Refit at fixed scales around the learned one, weighted by their bound times the hyperprior.
 
     The grid is uniform in log precision with spacing ``max(0.5, sqrt(2/r))``, r the number of shrunk coefficients,
     and ends where the weights are negligible. Each fit starts from its neighbour and takes ``steps`` steps: two leave
-    means within 0.02 and standard deviations within 2 % of what many steps give.
+    means within 0.02 and standard deviations within 2 % of what many steps give. Where a prior has parts, ``label``
+    names the one whose scale it is; the other parts go on learning theirs, and the grid is as fine as r asks for.
     """
-    r = max(model.dimension - model.free_dimension, 1)
-    spacing = 0.5 * max(0.5, math.sqrt(2.0 / r))  # in log scale
-    centre = math.log(fit.prior.values["scale"])
-    hyper = model.prior.stretch(model.prior.start())
-    assert hyper is not None
-    origin = math.log(model.prior.start().values["scale"])
+    prior: Any = model.prior
+    start = prior.start()
+    part = next((part for part in getattr(prior, "parts", ()) if label in (*part.labels, "scale")), None)
+    if part is None:
+        r = max(model.dimension - model.free_dimension, 1)
+        spacing, hyper = 0.5 * max(0.5, math.sqrt(2.0 / r)), prior.stretch(start)  # in log scale
+    else:
+        r = max(int((~model.free[part.where]).sum()), 1)
+        spacing, hyper = 0.75 * math.sqrt(2.0 / r), part.stretch(start)
+    if hyper is None or not hasattr(prior if part is None else part.prior, "at_scale"):
+        raise ValueError(f"{label!r} is not a learned scale of its own; mix over one that is.")
+    centre, origin = math.log(fit.prior.values[label]), math.log(start.values[label])
     engine = GaussianVI()
     found: list[tuple[float, float, VIState]] = []
 
     def fit_at(position: float, neighbour: VIState, steps: int) -> tuple[float, float, VIState]:
-        fixed = model.with_prior(model.prior.at_scale(math.exp(position)))
+        scale = math.exp(position)
+        fixed = model.with_prior(prior.at_scale(scale) if part is None else prior.with_part_at(part, scale))
         state = engine.restart(fixed, neighbour)
         state = run(engine, fixed, max_iter=steps, state=state, inner=True).state
         return position, state.bound + hyper(position - origin), state
@@ -67,9 +97,15 @@ def mix_over_scale(model: Model, fit: VIState, *, steps: int = 2) -> Mixture:
     states = [found[k][2] for k in kept]
     log_scales = np.array([found[k][0] for k in kept])
     mean = sum(p * state.q.mean for p, state in zip(weight, states, strict=True))
+    return Mixture(np.asarray(mean), _root(weight, states, mean), np.exp(log_scales), weight, tuple(states))
+
+
+def _root(weight: Array, states: list[VIState], mean: Any) -> Any:
+    """A root of the covariance within and between the fits."""
+    if not isinstance(states[0].q.root, np.ndarray):
+        return MixedRoot(weight, tuple(s.q.root for s in states), tuple(s.q.mean - mean for s in states))
     parts = [
         np.sqrt(p) * np.column_stack((state.q.root, state.q.mean - mean))
         for p, state in zip(weight, states, strict=True)
     ]
-    root = np.asarray(np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r")).T
-    return Mixture(np.asarray(mean), np.ascontiguousarray(root), np.exp(log_scales), weight, tuple(states))
+    return np.ascontiguousarray(np.asarray(np.linalg.qr(np.concatenate(parts, axis=1).T, mode="r")).T)

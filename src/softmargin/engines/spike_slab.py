@@ -19,6 +19,7 @@ from softmargin.engines.selection_state import (
     SelectionChain,
     Window,
     curvature,
+    energies,
     new_reference,
     new_tally,
     new_window,
@@ -121,6 +122,14 @@ class SpikeSlabGibbs:
         for r in range(iteration % 2, len(factors), 2):
             levels[r], levels[r + 1] = _exchange(rng, levels[r], levels[r + 1], heat[r], heat[r + 1])
         return levels[0]._replace(hot=tuple(levels[1:]))
+
+    def moved(self, model: Model, chain: SelectionChain) -> SelectionChain:
+        """The chain once the columns have changed: what is kept of them row by row belongs to the old ones."""
+        if chain.reference is None or not self._wide(model):  # the full reference stays what it is: any will do
+            return chain
+        rows, diagonal = rows_of(model), np.empty(model.size)
+        energies(rows.Z, chain.reference.K, diagonal)
+        return chain._replace(reference=chain.reference._replace(diagonal=diagonal, kept={}))
 
     def _factors(self, model: Model) -> tuple[float, ...]:
         if self.scan == "plain":

@@ -115,7 +115,7 @@ def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: An
     return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
 
 
-def _gaussian(settings: Settings, mean: Array, root: Array, scale: float) -> Any:
+def _gaussian(settings: Settings, mean: Array, root: Any, scale: float) -> Any:
     """A Gaussian posterior at one value of the scale."""
     return settings.readout.gaussian(mean, root, np.array([scale]), np.ones(1))
 
@@ -156,7 +156,8 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _options(settings)
     fit = fit_vb(model, settings) if first is None else first
     assert fit.vi is not None
-    if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted:
+    structured = not isinstance(fit.vi.q.root, np.ndarray)  # its mixture over scales would not be
+    if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted or structured:
         return fit
     try:
         mixture = mix_over_scale(model, fit.vi)

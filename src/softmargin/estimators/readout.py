@@ -58,7 +58,7 @@ class Readout(Protocol):
     def point(self, beta: Array, scale: float) -> Any:
         """The posterior of a mode."""
 
-    def gaussian(self, mean: Array, root: Array, scales: Array, weights: Array) -> Any:
+    def gaussian(self, mean: Array, root: Any, scales: Array, weights: Array) -> Any:
         """A Gaussian posterior with a discrete density of the prior scale."""
 
     def draws(
@@ -98,9 +98,9 @@ class BinaryReadout:
     def point(self, beta: Array, scale: float) -> Posterior:
         return PointPosterior(self.columns, self.basis, beta, scale**2)
 
-    def gaussian(self, mean: Array, root: Array, scales: Array, weights: Array) -> Posterior:
+    def gaussian(self, mean: Array, root: Any, scales: Array, weights: Array) -> Posterior:
         square = float(weights @ scales**2)
-        root = np.ascontiguousarray(root)
+        root = np.ascontiguousarray(root) if isinstance(root, np.ndarray) else root
         return GaussianPosterior(self.columns, self.basis, mean, square, root, scales, weights)
 
     def draws(
@@ -172,7 +172,7 @@ class ClassReadout:
     def point(self, beta: Array, scale: float) -> ClassPoint:
         return ClassPoint(self.columns, self.basis, self._blocks(beta), scale**2)
 
-    def gaussian(self, mean: Array, root: Array, scales: Array, weights: Array) -> ClassGaussian:
+    def gaussian(self, mean: Array, root: Any, scales: Array, weights: Array) -> ClassGaussian:
         square = float(weights @ scales**2)
         return ClassGaussian(self.columns, self.basis, self._blocks(mean), square, root, scales, weights)
 
@@ -220,13 +220,17 @@ class ClassReadout:
 
     def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
         moments = draw_cavities(model, draws, scale, self.part)
-        if moments.max_kv > _GAUSSIAN and average is not None:  # too skewed for Gaussian moments, as on separable data
-            moments = average.moments()
+        if average is not None:
+            other = average.moments()
+            distance = float(((moments.mean - other.mean) ** 2).sum())
+            far = distance > float(np.einsum("irr->", other.covariance))  # a group of draws was far from Gaussian
+            if far or moments.max_kv > _GAUSSIAN or hasattr(model.prior, "always"):
+                moments = other
         return self._linked(moments)
 
     def quick(self) -> ClassReadout:
         return self
 
     def averager(self, model: Model) -> ClassCavityAverage | None:
-        narrow = model.size <= 2000 and not hasattr(model.prior, "always")
+        narrow = model.size <= 2000 or hasattr(model.prior, "always")
         return ClassCavityAverage(model, self.part) if narrow else None

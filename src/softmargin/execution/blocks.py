@@ -131,6 +131,12 @@ class Blocks:
         """The same rows without threads, for use inside a thread."""
         return self if self._pool is None else Blocks(self.design, self.y, self.weight)
 
+    def redesigned(self, design: Design) -> Blocks:
+        """The same responses, on the same threads, with other columns."""
+        twin = copy.copy(self)
+        twin.design = design
+        return twin
+
     def weighted(self, weight: Array) -> Blocks:
         """The same rows, on the same threads, with other weights."""
         twin = copy.copy(self)
@@ -194,6 +200,22 @@ class Blocks:
     def row_quad(self, root: Any) -> Array:
         """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``.
 
-        A structured covariance has a root of its own kind, which its design understands.
+        A structured covariance has a root of its own kind, which its design understands or which understands designs.
         """
+        own = getattr(root, "row_quad", None)
+        if own is not None:
+            return np.concatenate(self.map(lambda cell: own(self.design, cell.lo, cell.hi)))
         return np.concatenate(self.map(lambda cell: self.design.row_quad(root, cell.lo, cell.hi)))
+
+    def excess(self, mean: Array) -> Array | float:
+        """What missing cells add to the variance of every predictor at known coefficients: zero without any."""
+        part: Any = getattr(self.design, "excess", None)
+        return 0.0 if part is None else np.concatenate(self.map(lambda cell: part(mean, cell.lo, cell.hi)))
+
+    def drag(self, w: Array, mean: Array) -> Array | float:
+        """Half the derivative of ``w'excess(mean)`` in the mean."""
+        part: Any = getattr(self.design, "drag", None)
+        if part is None:
+            return 0.0
+        total: Array = self.reduce(lambda cell: (part(w[cell.lo : cell.hi], mean, cell.lo, cell.hi),))[0]
+        return total

@@ -23,6 +23,8 @@ class Purpose(IntEnum):
     MOVES = 4
     PREDICT = 5
     CAVITY = 6
+    MISSING = 7
+    COVARIATES = 8
 
 
 @dataclass(frozen=True)

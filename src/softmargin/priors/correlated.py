@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -73,8 +72,7 @@ class BoundCovariance:
         return PriorState(self._row(P), self._values(P))
 
     def start(self) -> PriorState:
-        fixed = isinstance(self.hyperprior, FixedCovariance)
-        return self._state(np.linalg.inv(self.hyperprior.matrix) if fixed else np.eye(len(self.labels)))
+        return self._state(self.hyperprior.start(len(self.labels)))
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
         return self._message(self.hyperprior.expect(self._squares(mean, var), self.groups))
@@ -112,5 +110,4 @@ class BoundCovariance:
 
     def settled(self, precision: Array) -> BoundCovariance:
         """The covariance fixed where this precision has it."""
-        fixed: Any = FixedCovariance(np.linalg.inv(self._matrix(precision)))
-        return replace(self, hyperprior=fixed)
+        return replace(self, hyperprior=FixedCovariance(self._matrix(precision)))

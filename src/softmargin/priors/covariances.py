@@ -28,6 +28,9 @@ class CovariancePrior(Protocol):
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
         """``E P`` under the optimal density, and the bound without its ``(m s/2) log 2 pi``."""
 
+    def start(self, width: int) -> Array:
+        """P to start from."""
+
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         """A draw of P (or one invariant update)."""
 
@@ -40,6 +43,10 @@ def _log_det(A: Array) -> float:
     if not sign > 0.0:
         raise np.linalg.LinAlgError("a covariance matrix is not positive definite")
     return float(value)
+
+
+def _inverse(A: Array) -> Array:
+    return np.asarray(np.linalg.inv(A), dtype=float)
 
 
 def _evidence(df: float, rate: Array, m: int) -> float:
@@ -60,16 +67,16 @@ def _wishart(rng: np.random.Generator, df: float, rate: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class FixedCovariance:
-    """The covariance is the given matrix."""
+    """The covariance is the inverse of the given matrix."""
 
-    matrix: Array
+    P: Array  # its inverse
     learned = False
 
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
-        P = np.linalg.inv(self.matrix)
-        return P, 0.5 * (m * _log_det(P) - float((P * E).sum()))
+        return self.P, 0.5 * (m * _log_det(self.P) - float((self.P * E).sum()))
 
-    mode = expect
+    def start(self, width: int) -> Array:
+        return self.P
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         return P
@@ -99,7 +106,10 @@ class InverseWishart:
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
         rate = self.matrix + E
         bound = 0.5 * self.df * _log_det(self.matrix) + _evidence(self.df, rate, m)
-        return (self.df + m) * np.linalg.inv(rate), bound
+        return (self.df + m) * _inverse(rate), bound
+
+    def start(self, width: int) -> Array:
+        return np.eye(width)
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         return _wishart(rng, self.df + m, self.matrix + E)
@@ -132,18 +142,21 @@ class HalfTCovariance:
         inverse_a = np.full(s, 1.0 / q)
         for _ in range(2000):
             rate = E + np.diag(2.0 * nu * inverse_a)
-            P = (wishart + m) * np.linalg.inv(rate)
+            P = (wishart + m) * _inverse(rate)
             new = shape / (q + nu * P.diagonal())
             done = bool((np.abs(new - inverse_a) <= 1e-13 * new).all())
             inverse_a = new
             if done:
                 break
         rate = E + np.diag(2.0 * nu * inverse_a)
-        P = (wishart + m) * np.linalg.inv(rate)
+        P = (wishart + m) * _inverse(rate)
         beta = q + nu * P.diagonal()
         bound = 0.5 * wishart * s * math.log(2.0 * nu) + _evidence(wishart, rate, m)
         bound += s * (0.5 * math.log(q) - math.lgamma(0.5) + math.lgamma(shape))
         return P, bound + float((nu * P.diagonal() * inverse_a - shape * np.log(beta)).sum())
+
+    def start(self, width: int) -> Array:
+        return np.eye(width)
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         nu, s = self.df, len(E)

@@ -229,8 +229,12 @@ class BoundTerms:
 
     def at_scale(self, scale: float) -> BoundTerms:
         """The scale of the fixed effects fixed; the terms keep learning theirs."""
-        first = replace(self.parts[0], prior=self.parts[0].prior.at_scale(scale))
-        return replace(self, parts=(first, *self.parts[1:]))
+        return self.with_part_at(self.parts[0], scale)
+
+    def with_part_at(self, part: Part, scale: float) -> BoundTerms:
+        """One part's scale fixed; the others keep learning theirs."""
+        fixed = replace(part, prior=part.prior.at_scale(scale))
+        return replace(self, parts=tuple(fixed if one is part else one for one in self.parts))
 
     def settled(self, message: PriorMessage) -> BoundTerms:
         """The terms' standard deviations and covariances fixed where a variational fit has them.

@@ -1,7 +1,8 @@
 """Random effects eliminated group by group: no matrix with a row for every group and a column for every group.
 
 With the largest term's block ``D_g = sum w z z' + P``, ``B_g = sum w z x'`` and ``T_g = D_g^-1 B_g``, the coefficients
-of the core have the precision ``S = X'WX + D - sum_g B_g'T_g``, and given them ``u_g ~ N(D_g^-1 r_g - T_g beta, D_g^-1)``.
+of the core have the precision ``S = X'WX + D - sum_g B_g'T_g``, and given them ``u_g`` is normal with mean
+``D_g^-1 r_g - T_g beta`` and covariance ``D_g^-1``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.designs.coupling import Coupled, Coupling
-from softmargin.designs.grouped import Grouped, GroupedGram
+from softmargin.designs.grouped import GroupedGram
 from softmargin.solvers.gaussian import Gaussian
 from softmargin.solvers.space import Full
 
@@ -108,9 +109,7 @@ class Arrowhead(Full):
     def gaussian(self, A: GroupedGram, linear: Array, precision: Array, dent: Array | None = None) -> ArrowGaussian:
         return ArrowGaussian.from_gram(A, linear, precision, self.coupling)
 
-    def wide(
-        self, design: Grouped, w: Array, linear: Array, precision: Array, dent: Array | None = None
-    ) -> ArrowGaussian:
+    def wide(self, design: Any, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> ArrowGaussian:
         """More coefficients than rows is nothing special here."""
         return ArrowGaussian.from_gram(design.gram(w, np.zeros(len(w)))[0], linear, precision, self.coupling)
 

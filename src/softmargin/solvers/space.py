@@ -9,6 +9,7 @@ import numpy as np
 
 from softmargin.designs.base import Array, Design
 from softmargin.solvers.gaussian import Gaussian, Normal
+from softmargin.solvers.wide import WideNormal
 from softmargin.solvers.woodbury import WoodburyGaussian
 
 __all__ = ["Full", "Space"]
@@ -63,6 +64,10 @@ class Full:
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
         A.flat[:: len(precision) + 1] += precision
         return Gaussian.from_precision(A, linear)
+
+    def spread(self, design: Design, w: Array, linear: Array, precision: Array) -> WideNormal:
+        """The Gaussian of many more coefficients than rows, with its variances."""
+        return WideNormal.from_rows(design, w, linear, precision)
 
     def wide(self, design: Design, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
         return WoodburyGaussian.from_rows(design, w, linear, precision)

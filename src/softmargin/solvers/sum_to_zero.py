@@ -27,12 +27,15 @@ class SumToZero:
 
     k: int
     pair_class: Index
-    exchanges: bool = True
 
     @classmethod
     def of(cls, design: ClassDesign) -> SumToZero:
         """The space of the coefficients of a design of pairs."""
         return cls(design.k, design.pair_class)
+
+    @property
+    def exchanges(self) -> bool:
+        return True
 
     @cached_property
     def contrast(self) -> Array:
