@@ -212,8 +212,9 @@ def paths(page: Page, data: Leukemia, iterations: int) -> None:
         "figure 5: ECME is very unstable after 300 iterations and ends at 350 with NA",
         notes["ECME"],
         f"nu^-1 ~ Gamma(2, 10). Under Gamma(2, 1) the slopes all go to zero and nu to {collapsed:.2g}: 80 "
-        "coefficients of 38 rows overrule a weak prior of the scale, and an algorithm that divides by them breaks. Here a "
-        "residual u enters as the root of u^2 + 1e-14 and local precisions are capped: nothing is divided by zero",
+        "coefficients of 38 rows overrule a weak prior of the scale, and an algorithm that divides by them breaks. "
+        "Here a residual u enters as the root of u^2 + 1e-14 and local precisions are capped, so that nothing is "
+        "divided by zero",
     )
     shown = {"printed": alone[NU][:500], "sum to zero": runs["EM"].path[:500]}
     spread = {name: path.var(axis=0, ddof=1) for name, path in shown.items()}

@@ -32,7 +32,7 @@ def direct(prior, X, scatter, mean, around, rate, df):
         constant = invwishart(df, rate).logpdf(np.eye(d)) + 0.5 * np.trace(rate)
         return constant - 0.5 * (df + d + 1) * log_det - 0.5 * np.trace(rate @ inverse)
 
-    value += expected(nu, prior.spread * np.eye(d)) - expected(df, rate)
+    value += expected(nu, prior.width(n, d) * np.eye(d)) - expected(df, rate)
     return value + multivariate_normal(mean, around).entropy()
 
 
@@ -135,6 +135,12 @@ def test_three_degrees_of_freedom_are_too_few_for_four_columns():
     assert shares[2] == pytest.approx(1.0, abs=1e-6)
     assert CovariatePrior(df=3.0).degrees(3) == 3.0
     assert CovariatePrior().degrees(4) == 5.0
+
+
+def test_spread_follows_the_shape():
+    """Fewer than two rows a column need a wider prior; a number is kept."""
+    assert [CovariatePrior().width(n, 10) for n in (20, 19)] == [0.01, 1.0]
+    assert CovariatePrior(spread=0.3).width(5, 10) == 0.3
 
 
 @pytest.mark.parametrize("wrong", [{"spread": 0.0}, {"mean_scale": -1.0}])

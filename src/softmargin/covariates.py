@@ -36,8 +36,9 @@ class CovariatePrior:
     ----------
     df : float or None
         Degrees of freedom; None is d + 1.
-    spread : float
-        Scale matrix of the inverse Wishart on standardized columns, as a multiple of the identity.
+    spread : float or None
+        Scale matrix of the inverse Wishart on standardized columns, as a multiple of the identity. None is 0.01, and 1
+        where there are less than two rows a column: a small one lets every column be a sum of the others there.
     mean_scale : float
         Standard deviation of the means.
 
@@ -47,11 +48,11 @@ class CovariatePrior:
     """
 
     df: float | None = None
-    spread: float = 0.01
+    spread: float | None = None
     mean_scale: float = 1e4
 
     def __post_init__(self) -> None:
-        if not (self.spread > 0.0 and self.mean_scale > 0.0):
+        if not (self.mean_scale > 0.0 and (self.spread is None or self.spread > 0.0)):
             raise ValueError(
                 f"CovariatePrior needs a positive spread and mean_scale; got {self.spread} and {self.mean_scale}."
             )
@@ -65,6 +66,12 @@ class CovariatePrior:
                 f"CovariatePrior needs df above {d - 1} for {d} columns; got {self.df}: use df=None or a larger one."
             )
         return self.df
+
+    def width(self, n: int, d: int) -> float:
+        """Scale of the inverse Wishart for n rows of d columns."""
+        if self.spread is None:
+            return 0.01 if n >= 2 * d else 1.0
+        return self.spread
 
     def expect(self, X: Array, scatter: Array, precision: Array) -> tuple[CovariateLaw, float]:
         """The best normal density of mu, then the best inverse Wishart density of Sigma, and their part of the bound.
@@ -81,7 +88,7 @@ class CovariatePrior:
         rate = self._rate(X - q.mean) + n * around + scatter
         law = CovariateLaw(q.mean, (nu + n) * _inverse(rate))
         bound = 0.5 * (d - q.logdet + d * math.log(flat) - flat * float(q.mean @ q.mean + around.trace()))
-        bound += 0.5 * nu * d * math.log(self.spread) - float(multigammaln(0.5 * nu, d))
+        bound += 0.5 * nu * d * math.log(self.width(n, d)) - float(multigammaln(0.5 * nu, d))
         bound += float(multigammaln(0.5 * (nu + n), d)) - 0.5 * (nu + n) * float(np.linalg.slogdet(rate)[1])
         return law, bound + 0.5 * n * d * (math.log(2.0) - _LOG_2PI)
 
@@ -97,7 +104,7 @@ class CovariatePrior:
     def _rate(self, centred: Array) -> Array:
         """Scale matrix of the prior plus the squares of the rows."""
         rate: Array = centred.T @ centred
-        rate.flat[:: len(rate) + 1] += self.spread
+        rate.flat[:: len(rate) + 1] += self.width(*centred.shape)
         return rate
 
 

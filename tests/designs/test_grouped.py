@@ -43,13 +43,12 @@ def indicators(design):
     return np.concatenate(rows, axis=1)
 
 
-def whole(gram, design):
+def whole(gram, size):
     """The full Gram matrix from its pieces."""
     m, s, p = gram.cross.shape
-    size = design.shape[1]
     core = np.delete(np.arange(size), gram.main)
     A = np.zeros((size, size))
-    A[np.ix_(core, core)] = gram.core
+    A[np.ix_(core, core)] = gram.core if isinstance(gram.core, np.ndarray) else whole(gram.core, len(core))
     main = np.arange(gram.main.start, gram.main.stop)
     A[np.ix_(main, core[:p])] = gram.cross.reshape(m * s, p)
     if gram.side is not None:
@@ -70,7 +69,7 @@ def test_products(kind, lo, hi):
     np.testing.assert_allclose(design.matvec(beta, lo, hi), C @ beta, atol=1e-12)
     np.testing.assert_allclose(design.rmatvec(b, lo, hi), C.T @ b, atol=1e-12)
     gram, linear = design.gram(w, b, lo, hi)
-    np.testing.assert_allclose(whole(gram, design), (C * w[:, None]).T @ C, atol=1e-12)
+    np.testing.assert_allclose(whole(gram, design.shape[1]), (C * w[:, None]).T @ C, atol=1e-12)
     np.testing.assert_allclose(linear, C.T @ b, atol=1e-12)
     index = np.array([5, 0, 1, 5])
     np.testing.assert_array_equal(design.rows(index), indicators(design)[index])

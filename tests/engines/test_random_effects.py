@@ -212,10 +212,14 @@ def test_mixture_agrees_with_the_dense_model():
     np.testing.assert_allclose(ours.scales, theirs.scales, rtol=1e-6)
     np.testing.assert_allclose(ours.weights, theirs.weights, atol=1e-6)
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-5)
-    np.testing.assert_allclose(ours.var, (theirs.root**2).sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(ours.root.squares(), (theirs.root**2).sum(axis=1), rtol=1e-5)
+    x = np.arange(float(model.size))
+    assert ours.root.quadratic(x) == pytest.approx(float((theirs.root.T @ x) @ (theirs.root.T @ x)), rel=1e-5)
+    drawn = ours.root.noise(np.random.default_rng(0), 4000)
+    np.testing.assert_allclose((drawn**2).mean(axis=0) / ours.root.squares(), 1.0, atol=6.0 * math.sqrt(2.0 / 4000))
     np.testing.assert_allclose(model.blocks.row_quad(ours.root), dense.blocks.row_quad(theirs.root), rtol=1e-5)
     inside = run(GaussianVI(), model, max_iter=99, tol=1e-12).state.q.var
-    assert ours.var[0] > 1.02 * inside[0]  # the intercept feels the standard deviation
+    assert ours.root.squares()[0] > 1.02 * inside[0]  # the intercept feels the standard deviation
     assert len(ours.scales) > 3
 
 

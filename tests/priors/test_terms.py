@@ -135,7 +135,7 @@ def test_draws_of_a_covariance(name):
     hyperprior = HYPERPRIORS[name]
     E = np.array([[2.0, 0.9], [0.9, 1.4]]) * 3.0
     rng, P = np.random.default_rng(2), np.eye(2)
-    draws = np.empty((20_000, 3))
+    draws = np.empty((10_000, 3))
     for k in range(len(draws)):
         P = hyperprior.draw(rng, E, M, P)
         S = np.linalg.inv(P)
@@ -162,7 +162,7 @@ def test_draws_of_a_covariance(name):
     weight /= weight.sum()
     for power in (1, 2):
         exact, values = weight @ grid**power, draws**power
-        batches = values.reshape(100, 200, 3).mean(axis=1)
+        batches = values.reshape(100, 100, 3).mean(axis=1)
         z = (values.mean(axis=0) - exact) / (batches.std(axis=0) / 10.0)
         assert np.abs(z).max() < 4.0, (power, z)
 

@@ -11,7 +11,7 @@ from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.solvers import arrowhead
 from softmargin.solvers.arrowhead import Arrowhead
 
-KINDS = ["intercept", "slopes", "crossed", "nested", "few rows"]
+KINDS = ["intercept", "slopes", "crossed", "nested", "nested slopes", "few rows"]
 
 
 def problem(kind, coupled=False):
@@ -27,6 +27,7 @@ def problem(kind, coupled=False):
         "slopes": (GroupTerm(inner, 24, lines),),
         "crossed": (GroupTerm(other, 6, lines), GroupTerm(inner, 24, lines), GroupTerm.intercept(other % 3)),
         "nested": (GroupTerm.intercept(inner, 24), GroupTerm.intercept(inner // 5, 5)),
+        "nested slopes": (GroupTerm(inner // 5, 5, lines[:, :2]), GroupTerm(inner, 24, lines)),
         "few rows": (GroupTerm(inner, 24, lines),),
     }[kind]
     design = Grouped(Dense.plain(X, intercept=True), terms)
@@ -83,6 +84,12 @@ def test_agrees_with_a_dense_solve(kind, coupled):
         np.testing.assert_allclose(design.row_quad(gaussian.root), factor * rows, rtol=1e-9)
     assert grown.logdet == pytest.approx(log_det - 0.6 * size, abs=1e-10 * size)
     np.testing.assert_array_equal(grown.mean, np.arange(float(size)))
+    x = np.sin(np.arange(size))
+    assert q.root.quadratic(x) == pytest.approx(float(x @ covariance @ x), rel=1e-10)
+    np.testing.assert_array_equal(q.root.squares(), q.var[:size])
+    assert q.root.noise(np.random.default_rng(0), 3).shape == (3, size)
+    spread = space.spread(design, w, C.T @ b, precision)
+    np.testing.assert_allclose(spread.var, q.var, rtol=1e-9)
     wide = space.wide(design, w, C.T @ b, precision)
     np.testing.assert_allclose(wide.mean, q.mean, rtol=1e-9, atol=1e-10)
     if coupled:  # the row of precisions times the row of variances is the trace of the product
@@ -90,7 +97,7 @@ def test_agrees_with_a_dense_solve(kind, coupled):
         assert float(precision @ q.var) == pytest.approx(trace, rel=1e-10)
 
 
-@pytest.mark.parametrize("kind", ["slopes", "crossed"])
+@pytest.mark.parametrize("kind", ["slopes", "crossed", "nested slopes"])
 def test_draws_have_the_mean_and_covariance(kind):
     """Cov(A^1/2 (draw - mean)) = I: the largest of the z scores of all its entries, and of the means."""
     design, w, b, precision, coupling, P = problem(kind, True)
@@ -103,6 +110,21 @@ def test_draws_have_the_mean_and_covariance(kind):
     z = (white.T @ white / count - np.eye(size)) * math.sqrt(count) / np.sqrt(1.0 + np.eye(size))
     assert np.abs(z).max() < 5.5  # about 10,000 scores
     assert np.abs(white.mean(axis=0)).max() * math.sqrt(count) < 4.5
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_rows_that_are_not_nested_after_all(coupled):
+    """Rows to predict may pair a group with another outer one than the rows of the fit did."""
+    design, w, b, precision, coupling, P = problem("nested slopes", coupled)
+    q = Arrowhead(coupling).gaussian(*design.gram(w, b), precision)
+    outer, inner = design.terms
+    other = Grouped(design.base, (GroupTerm((outer.codes + 1) % 5, 5, outer.columns), inner))
+    assert design.nested
+    C, rows = design.rows(np.arange(len(w))), other.rows(np.arange(len(w)))
+    A = (C * w[:, None]).T @ C + P
+    np.testing.assert_allclose(
+        other.row_quad(q.root), np.einsum("ij,ji->i", rows, np.linalg.solve(A, rows.T)), rtol=1e-8
+    )
 
 
 def test_a_dense_part_that_does_not_fit_is_refused(monkeypatch):

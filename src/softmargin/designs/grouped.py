@@ -121,11 +121,19 @@ class GroupTerm:
         return sp.csr_matrix((data.ravel(), place.ravel(), np.arange(0, n * s + 1, s)), shape=(n, self.size))
 
 
+def _empty_sums(term: GroupTerm, p: int) -> tuple[Array, Array]:
+    return np.zeros((term.groups, term.width, p)), np.zeros((term.groups, term.width, term.width))
+
+
 @dataclass(frozen=True, eq=False)
 class GroupedGram:
-    """``C'WC`` in pieces. The core is [X | the smaller terms]; the term ``main`` is to be eliminated from it."""
+    """``C'WC`` in pieces. The core is [X | the smaller terms]; the term ``main`` is to be eliminated from it.
 
-    core: Array
+    Where the largest term is nested in the only other one, eliminating it leaves that one block diagonal, and the core
+    comes in pieces too.
+    """
+
+    core: Any  # an array, or pieces
     cross: Array  # groups x width x columns of X
     side: Any  # sparse: the main term's columns against those of the smaller terms; None without them
     block: Array  # groups x width x width
@@ -178,6 +186,16 @@ class Grouped:
         return sp.hstack(others, format="csr") if others else None
 
     @cached_property
+    def nested(self) -> bool:
+        """Whether there is one other term, and every group of the largest one lies within one group of it."""
+        if len(self.terms) != 2:
+            return False
+        outer = self.terms[1 - self.largest]
+        seen = (self.main.codes >= 0) & (outer.codes >= 0)
+        pairs = np.unique(self.main.codes[seen] * outer.groups + outer.codes[seen])
+        return len(pairs) == len(np.unique(pairs // outer.groups))
+
+    @cached_property
     def _main_rows(self) -> Any:
         return self.main.sparse()
 
@@ -202,41 +220,46 @@ class Grouped:
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[GroupedGram, Array]:
         """``C'WC`` in pieces, and ``C'b``."""
         lo, hi = self._range(lo, hi)
-        p, term = self.starts[0], self.main
-        extra = 0 if self.side is None else self.side.shape[1]
-        core = np.zeros((p + extra, p + extra))
-        cross, block = np.zeros((term.groups, term.width, p)), np.zeros((term.groups, term.width, term.width))
-        root = np.sqrt(w)
+        p, extra = self.starts[0], 0 if self.side is None else self.side.shape[1]
+        apart = [self.main, self.terms[1 - self.largest]] if self.nested else [self.main]
+        sums = [_empty_sums(term, p) for term in apart]
+        square, below, root = np.zeros((p, p)), np.zeros((extra, p)), np.sqrt(w)
         for start in range(lo, hi, _SLAB):
             stop = min(start + _SLAB, hi)
             at = slice(start - lo, stop - lo)
             X = self.base.rows(np.arange(start, stop))
-            _group_sums(term.codes, term.columns, X, w[at], start, cross, block)
-            if extra:
-                core[p:, :p] += self.side[start:stop].T @ (X * w[at, None])
+            for term, (cross, block) in zip(apart, sums, strict=True):
+                _group_sums(term.codes, term.columns, X, w[at], start, cross, block)
+            if extra and not self.nested:
+                below += self.side[start:stop].T @ (X * w[at, None])
             X *= root[at, None]
-            core[:p, :p] += X.T @ X
+            square += X.T @ X
+        core: Any = square
         between = None
         if extra:
             weighted = sp.diags(w) @ self.side[lo:hi]
-            core[:p, p:] = core[p:, :p].T
-            core[p:, p:] = (self.side[lo:hi].T @ weighted).toarray()
             between = (self._main_rows[lo:hi].T @ weighted).tocsr()
-        gram = GroupedGram(core, cross, between, block, self.place(self.largest))
-        return gram, self.rmatvec(b, lo, hi)
+            between.eliminate_zeros()
+            if self.nested:
+                cross, block = sums[1]
+                core = GroupedGram(square, cross, None, block, slice(p, p + extra))
+            else:
+                core = np.block([[square, below.T], [below, (self.side[lo:hi].T @ weighted).toarray()]])
+        cross, block = sums[0]
+        return GroupedGram(core, cross, between, block, self.place(self.largest)), self.rmatvec(b, lo, hi)
 
     def row_quad(self, root: Any, lo: int = 0, hi: int | None = None) -> Array:
         """``v_i = |L_g^-1 z_i|^2 + |R'(x_i - T_g'z_i)|^2`` from the pieces of an arrowhead covariance."""
         lo, hi = self._range(lo, hi)
-        v, term, p = np.empty(hi - lo), self.main, self.starts[0]
+        v, term = np.empty(hi - lo), self.main
         for start in range(lo, hi, _SLAB):
             stop = min(start + _SLAB, hi)
             X, part = self.base.rows(np.arange(start, stop)), v[start - lo : stop - lo]
             _residuals(term.codes, term.columns, root.T, root.inverse, start, X, part)
-            product = X @ root.core[:p]
+            side = None
             if root.side is not None:
-                product += (self.side[start:stop] - self._main_rows[start:stop] @ root.side) @ root.core[p:]
-            part += np.einsum("ij,ij->i", product, product)
+                side = self.side[start:stop] - self._main_rows[start:stop] @ root.side
+            part += root.core_quad(X, side)
         return v
 
     def rows(self, index: Any) -> Array:

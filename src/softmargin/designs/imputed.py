@@ -110,7 +110,7 @@ class Imputed:
         found = np.searchsorted(self.patterns.row, (lo, self.shape[0] if hi is None else hi))
         return int(found[0]), int(found[1])
 
-    def _shared(self) -> tuple[Any, ...]:
+    def _shared(self) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
         p = self.patterns
         return p.kind, p.cell, p.columns, p.start, p.block, self.F, self.s
 

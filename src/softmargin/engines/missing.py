@@ -7,7 +7,7 @@ the coefficients and the model of the covariates; none of this depends on the lo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,8 +107,8 @@ class Missing:
     """
 
     engine: Any
-    covariates: CovariatePrior = CovariatePrior()
-    rounds: int = 20
+    covariates: CovariatePrior = field(default_factory=CovariatePrior)
+    rounds: int = 50
 
     @property
     def needs_loss(self) -> tuple[str, ...]:
@@ -126,9 +126,14 @@ class Missing:
 
     def step(self, model: Model, state: MissingState, iteration: int) -> tuple[MissingState, Info]:
         inner, _ = self.engine.step(completed(model, state.design), state.inner, iteration)
+        floor = state.objective + _objective(inner) - _objective(state.inner)
         new = self._refresh(model, inner, state.design, state.law)
-        # in units of the engine's own objective: the covariates' part may be many times as large
-        return new, Info(new.objective, abs(new.objective - state.objective) / (1.0 + abs(_objective(new.inner))))
+        if new.objective < floor and len(state.design.s):
+            new = self._learn(inner, state.design, state.law)  # stiff rows did not settle: their cells stay
+        # the covariates' part may be many times as large as the engine's: both must come to rest
+        own, before = _objective(new.inner), _objective(state.inner)
+        total = abs(new.objective - state.objective) / (1.0 + abs(new.objective))
+        return new, Info(new.objective, max(abs(own - before) / (1.0 + abs(own)), total))
 
     def _refresh(self, model: Model, inner: Any, design: Imputed, law: CovariateLaw) -> MissingState:
         """Missing cells given the coefficients and the covariates, then the covariates given the cells."""
@@ -137,9 +142,12 @@ class Missing:
         mean, root = self.engine.coefficients(inner)
         face = getattr(model.loss, self.engine.needs_loss[0])
         design = refreshed(face, model, inner.message, design, law, mean, root, self.rounds)
+        return self._learn(self._seen(completed(model, design), inner, face), design, law)
+
+    def _learn(self, inner: Any, design: Imputed, law: CovariateLaw) -> MissingState:
+        """The covariates given the cells."""
         law, value = self.covariates.expect(design.dense.X, design.scatter(), law.precision)
         value += 0.5 * (_ENTROPY * len(design.s) + design.log_volume())
-        inner = self._seen(completed(model, design), inner, face)
         return MissingState(inner, design, law, _objective(inner) + value)
 
     def _seen(self, model: Model, inner: Any, face: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ class MissingGibbs:
     """
 
     sampler: Any
-    covariates: CovariatePrior = CovariatePrior()
+    covariates: CovariatePrior = field(default_factory=CovariatePrior)
 
     def __post_init__(self) -> None:
         if hasattr(self.sampler, "ladder"):
@@ -136,9 +136,7 @@ def _draw_cells(model: Model, state: MissingChain, chain: Any, k: int, iteration
     return X
 
 
-def _random(
-    model: Model, patterns: Patterns, f: Array, k: int, iteration: int
-) -> tuple[Array, Array, Array, Array]:
+def _random(model: Model, patterns: Patterns, f: Array, k: int, iteration: int) -> tuple[Array, Array, Array, Array]:
     """Messages of the incomplete rows at latents drawn given f, and normal numbers: one a row, one a missing cell."""
     parts = []
     for cell in model.blocks.cells:
@@ -156,21 +154,22 @@ class CellAverage:
     """Averages over sweeps: the missing cells, and the covariates' law that new rows are completed by."""
 
     def __init__(self) -> None:
-        self.count, self.sums = 0, (np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1))
-        self.cells: Any = None
+        self.count, self.sums = 0, [np.zeros(1)] * 4  # cells, their squares, mean, precision
+        self.row, self.column = np.zeros((2, 0), dtype=np.intp)
 
     def add(self, state: MissingChain) -> None:
         """Take in one draw."""
-        if self.cells is None:
-            self.cells = state.patterns.of_cells()
-        x = state.X[self.cells]
+        if not self.count:
+            self.row, self.column = state.patterns.of_cells()
+        x = state.X[self.row, self.column]
         new = x, x * x, state.law.mean, state.law.precision
-        self.count, self.sums = self.count + 1, tuple(a + b for a, b in zip(self.sums, new, strict=True))  # type: ignore[assignment]
+        self.count += 1
+        self.sums = [a + b for a, b in zip(self.sums, new, strict=True)]
 
     def imputed(self) -> Cells:
         """Mean and standard deviation of every missing cell."""
         mean, square = self.sums[0] / self.count, self.sums[1] / self.count
-        return Cells(*self.cells, mean, np.sqrt(np.maximum(square - mean * mean, 0.0)))
+        return Cells(self.row, self.column, mean, np.sqrt(np.maximum(square - mean * mean, 0.0)))
 
     def law(self) -> CovariateLaw:
         """The posterior mean of the covariates' mean and precision."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from softmargin.designs.base import Array
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import run
 from softmargin.engines.model import Model
+from softmargin.solvers.wide import noise, quadratic, squares
 
 __all__ = ["MixedRoot", "Mixture", "mix_over_scale"]
 
@@ -28,13 +30,6 @@ class Mixture(NamedTuple):
     weights: Array  # and their probabilities
     states: tuple[VIState, ...]  # the fits, one for each scale
 
-    @property
-    def var(self) -> Array:
-        """Marginal variances of the coefficients: within the fits, and between them."""
-        size = len(self.mean)
-        parts = (state.q.var[:size] + (state.q.mean - self.mean) ** 2 for state in self.states)
-        return np.asarray(sum(p * part for p, part in zip(self.weights, parts, strict=True)))
-
 
 class MixedRoot(NamedTuple):
     """The covariance of a mixture of Gaussians whose own roots are not plain arrays."""
@@ -43,12 +38,38 @@ class MixedRoot(NamedTuple):
     roots: tuple[Any, ...]
     shifts: tuple[Array, ...]  # means less the mixture's mean
 
-    def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
-        """Variances of the linear predictors of the rows lo..hi."""
+    @property
+    def shape(self) -> tuple[int, int]:
+        size = len(self.shifts[0])
+        return size, size
+
+    def _mixed(self, within: Callable[[Any], Any], between: Callable[[Array], Any]) -> Any:
+        """Average over the fits of what each has of its own and what its mean adds."""
         parts = zip(self.weights, self.roots, self.shifts, strict=True)
-        return np.asarray(
-            sum(p * (design.row_quad(root, lo, hi) + design.matvec(shift, lo, hi) ** 2) for p, root, shift in parts)
-        )
+        return sum(p * (within(root) + between(shift) ** 2) for p, root, shift in parts)
+
+    def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
+        """Variances of the linear predictors of the rows lo..hi of a design."""
+
+        def own(root: Any) -> Any:
+            return root.row_quad(design, lo, hi) if hasattr(root, "row_quad") else design.row_quad(root, lo, hi)
+
+        return np.asarray(self._mixed(own, lambda shift: design.matvec(shift, lo, hi)))
+
+    def squares(self) -> Array:
+        """Marginal variances."""
+        return np.asarray(self._mixed(squares, lambda shift: shift))
+
+    def quadratic(self, x: Array) -> float:
+        """``x' C x`` of the covariance C."""
+        return float(self._mixed(lambda root: quadratic(root, x), lambda shift: float(shift @ x)))
+
+    def noise(self, rng: np.random.Generator, n: int) -> Array:
+        """Draws (n, p) from the mixture, less its mean."""
+        counts = rng.multinomial(n, self.weights)
+        parts = zip(counts, self.roots, self.shifts, strict=True)
+        drawn = np.concatenate([shift + noise(root, rng, int(k)) for k, root, shift in parts if k])
+        return np.asarray(rng.permutation(drawn))
 
 
 def mix_over_scale(model: Model, fit: VIState, *, label: str = "scale", steps: int = 2) -> Mixture:

@@ -18,6 +18,7 @@ from softmargin.engines.noise import LearnedNoise, Noise, NoiseState, NoisyGibbs
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.estimators.inference import Settings, _best, _options, _run, _spread
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
+from softmargin.solvers.wide import enlarged
 
 __all__ = ["REGRESSIONS", "Regression", "Units", "half_widths"]
 
@@ -60,7 +61,7 @@ def _levels(state: NoiseState) -> tuple[Array, tuple[Any, ...]]:
 def _gaussian(settings: Settings, units: Units, outcome: Outcome, q: Any, scales: Array, weights: Array) -> Regression:
     """Assemble a Gaussian posterior, q with ``mean`` and ``root``."""
     mean = units.mean(np.array(q.mean), settings.readout.columns.intercept)
-    square, root = float(weights @ scales**2), units.spread * np.ascontiguousarray(q.root)
+    square, root = float(weights @ scales**2), enlarged(q.root, units.spread)
     spread = units.spread
     posterior = GaussianPosterior(
         settings.readout.columns, settings.readout.basis, mean, spread**2 * square, root, spread * scales, weights
@@ -75,7 +76,8 @@ def _vb(model: Model, settings: Settings, noise: Noise, units: Units) -> Regress
     engine = LearnedNoise(GaussianVI(), noise)
     outcome = _run(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state: NoiseState = outcome.state
-    if model.prior.stretch(model.prior.start()) is None or outcome.interrupted:
+    structured = not isinstance(state.inner.q.root, np.ndarray)  # its mixture over scales would not be
+    if model.prior.stretch(model.prior.start()) is None or outcome.interrupted or structured:
         scales = np.array([state.inner.prior.values["scale"]])
         return _gaussian(settings, units, outcome, state.inner.q, scales, np.ones(1))
     now = replace(model.with_weight(state.law.weight * model.c), loss=state.loss)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from softmargin import diagnostics
 from softmargin.designs.base import Array
 from softmargin.designs.classes import pair_weights
 from softmargin.designs.standardize import Columns
-from softmargin.estimators._callbacks import CallbackSupport, fit_tasks, managed
+from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Recipe, fit_binary, spread_of
+from softmargin.estimators.fresh import fresh
 from softmargin.estimators.inference import INFERENCES
+from softmargin.estimators.linear import LEVEL, LinearMachine
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise, fit_pairwise
-from softmargin.estimators.problem import SOLVERS, kept_columns, prior_of
+from softmargin.estimators.problem import kept_columns, prior_of
 from softmargin.estimators.selection import Selection
 from softmargin.estimators.sum_to_zero import fit_sum_to_zero
 from softmargin.estimators.validation import check_choice, check_finite, check_numeric, class_labels, row_weights
@@ -33,10 +32,9 @@ from softmargin.losses.probit import Probit
 __all__ = ["BayesianSVC"]
 
 _LOSSES: dict[str, Any] = {"hinge": Hinge, "logit": Logit, "probit": Probit}
-_LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning to the line that called fit
 
 
-class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
+class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     """Support vector classifier that learns its penalty and says how sure it is.
 
     The pseudo-likelihood is ``exp(-2 c_i max(1 - y_i f_i, 0))`` with ``c_i = learning_rate * sample_weight *
@@ -176,11 +174,6 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     @managed
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSVC:
         """Fit the model.
@@ -194,15 +187,8 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
             Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
         """
-        before = self.__dict__.copy()
-        for name in [name for name in before if name.endswith("_") and not name.startswith("_")]:
-            del self.__dict__[name]  # nothing of an earlier fit survives
-        try:
+        with fresh(self):
             return self._fit(X, y, sample_weight)
-        except BaseException:  # a fit that fails leaves the estimator as it was
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> BayesianSVC:
         prior = self._check_parameters()
@@ -253,52 +239,22 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
         return fit_binary(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
     def _recipe(self, prior: Any) -> Recipe:
-        run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
-        run |= {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
         names = getattr(self, "feature_names_in_", None)
         loss = _LOSSES[self.likelihood]()
-        return Recipe(prior, loss, self.inference, self.learning_rate, self.solver, run, names)
+        return Recipe(prior, loss, self.inference, self.learning_rate, self.solver, self._run_settings(), names)
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
-        check_choice("inference", self.inference, list(INFERENCES))
-        check_choice("likelihood", self.likelihood, list(_LOSSES))
-        check_choice("solver", self.solver, ["auto", *SOLVERS])
+        self._check_run(INFERENCES, _LOSSES)
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model"])
         check_choice("multi_class", self.multi_class, ["pairwise", "sum-to-zero"])
         if self.random_effects is not None:
             raise ValueError("random_effects are not available in this version; leave them at None.")
-        for name, least in (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-        if not (isinstance(self.tol, Real) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
         rate = self.learning_rate
         if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
-        if not isinstance(self.engine_options, (dict, type(None))):
-            raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
         return prior_of(self.prior)
-
-    def _note_constant_columns(self, keep: Any, names: Any) -> None:
-        dropped = np.setdiff1d(np.arange(self.n_features_in_), keep)
-        if len(dropped):
-            shown = ", ".join(str(names[j]) if names is not None else str(j) for j in dropped[:5])
-            more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
-            warnings.warn(
-                f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}.",
-                UserWarning,
-                stacklevel=_LEVEL,
-            )
-
-    def _workers(self) -> int:
-        if self.n_jobs is None:
-            return 1
-        from joblib import effective_n_jobs
-
-        return int(effective_n_jobs(self.n_jobs))
 
     def _publish(self) -> None:
         models = self._fitted.parts
@@ -325,17 +281,11 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
             self.inclusion_ = per_model([each.chains.mean(axis=0) for each in chosen if each is not None])
             self.inclusion_error_ = per_model([each.error for each in chosen if each is not None])
             self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
-        warn_of_fits(fits, self.inference, self.tol, _LEVEL + 1)
+        warn_of_fits(fits, self.inference, self.tol, LEVEL + 1)
 
     def _checked(self, X: Any) -> Any:
-        """New rows, checked."""
-        check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, reset=False
-        )
-        check_finite(X, getattr(self, "feature_names_in_", None))
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
-        return X
+        return super()._checked(X)
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
@@ -365,39 +315,11 @@ class BayesianSVC(CallbackSupport, Selection, ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, columns in the order of ``classes_``."""
-        p: Array = self._fitted.probability(self._checked(X), self.probability)
+        X = self._checked(X)
+        p: Array = self._fitted.probability(X, self.probability)
         return p
 
     def predict(self, X: Any) -> Any:
         """The more probable class of each row: the argmax of ``predict_proba``."""
         check_is_fitted(self)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-
-    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
-        """Posterior draws of f: array of shape (rows of X, n), with one more axis for the pairs of many classes."""
-        X = self._checked(X)
-        seed = self.random_state if random_state is None else random_state
-        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
-        return draws
-
-    def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Coefficients on the scale of the given columns: mean, sd, interval, P(> 0), and for draws ess and r_hat.
-
-        With priors that select, also the inclusion probability, its Monte Carlo error and its range over chains;
-        P(> 0) is then that of a column which is in. With many classes the index has the pair as a second level, and
-        a positive coefficient speaks for the second class of the pair.
-        """
-        check_is_fitted(self)
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
-        table: pd.DataFrame = self._fitted.summary(self._names(), level, self.classes_)
-        return table
-
-    def _names(self) -> list[str]:
-        return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
-
-    def to_arviz(self, draws: int = 1000) -> Any:
-        """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
-        check_is_fitted(self)
-        streams = Streams.from_random_state(self.random_state)
-        return diagnostics.to_arviz(self._fitted.sampled(self.classes_, draws, streams), self._names(), self.inference)

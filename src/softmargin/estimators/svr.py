@@ -6,23 +6,21 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from softmargin import diagnostics
 from softmargin.designs.base import Array
 from softmargin.engines.noise import Noise
-from softmargin.estimators._callbacks import CallbackSupport, fit_tasks, managed
+from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Binary, spread_of
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.inference import Settings
+from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
 from softmargin.estimators.notices import warn_of_fits
-from softmargin.estimators.problem import SOLVERS, kept_columns, prepare, prior_of
+from softmargin.estimators.problem import kept_columns, prepare, prior_of
 from softmargin.estimators.readout import BinaryReadout
 from softmargin.estimators.regression import REGRESSIONS, Regression, Units, half_widths
-from softmargin.estimators.svc import _LEVEL, BayesianSVC
-from softmargin.estimators.validation import check_choice, check_finite, check_numeric
+from softmargin.estimators.validation import check_finite, check_numeric
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 from softmargin.losses.epsilon import EpsilonInsensitive
@@ -32,16 +30,9 @@ from softmargin.priors.scales import HalfCauchy
 __all__ = ["BayesianSVR"]
 
 _LIKELIHOODS = ("epsilon-insensitive", "squared")
-_linear: Any = BayesianSVC  # methods of a linear model that do not depend on what its response is
 
 
-def check_level(level: float) -> None:
-    """Refuse what is no probability."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, as in 0.9; got {level!r}.")
-
-
-class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
+class BayesianSVR(RegressorMixin, LinearMachine):
     """Support vector regression that learns its penalty and its noise, with intervals for coefficients and predictions.
 
     Errors ``e = y - f`` have the density ``exp(-2 max(|e| - epsilon, 0)/nu)/(2 epsilon + nu)``: flat within epsilon,
@@ -112,7 +103,7 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from softmargin.estimators.svr import BayesianSVR
+    >>> from softmargin import BayesianSVR
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = BayesianSVR().fit(X, y)
     >>> model.predict_interval(X[:3], level=0.9).shape
@@ -159,11 +150,6 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     @managed
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSVR:
@@ -223,15 +209,8 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
             )
             settings = Settings(
                 BinaryReadout(columns, problem.coordinates.basis, problem.part, count),
-                draws=self.draws,
-                warmup=self.warmup,
-                chains=self.chains,
-                thin=self.thin,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                verbose=int(self.verbose),
                 callback=each,
-                options=dict(self.engine_options or {}),
+                **self._run_settings(),
             )
             try:
                 found = REGRESSIONS[self.inference](problem.model, settings, noise, units)
@@ -243,17 +222,7 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
-        check_choice("inference", self.inference, list(REGRESSIONS))
-        check_choice("likelihood", self.likelihood, _LIKELIHOODS)
-        check_choice("solver", self.solver, ["auto", *SOLVERS])
-        for name, least in (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-        if not (isinstance(self.tol, Real) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
-        if not isinstance(self.engine_options, (dict, type(None))):
-            raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
+        self._check_run(REGRESSIONS, _LIKELIHOODS)
         if self.noise != "learn" and not (isinstance(self.noise, Real) and 0 < self.noise < np.inf):
             raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
         if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
@@ -295,16 +264,7 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
         self.noise_ = units.spread * float(np.exp(np.log(found.levels).mean()))
         if self.likelihood != "squared":
             self.epsilon_ = units.spread * float(np.mean([loss.epsilon for loss in found.losses]))
-        warn_of_fits([found], self.inference, self.tol, _LEVEL + 1)  # type: ignore[list-item]
-
-    def _checked(self, X: Any) -> Any:
-        """New rows, checked."""
-        check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, reset=False
-        )
-        check_finite(X, getattr(self, "feature_names_in_", None))
-        return X
+        warn_of_fits([found], self.inference, self.tol, LEVEL + 1)  # type: ignore[list-item]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise."""
@@ -329,29 +289,3 @@ class BayesianSVR(CallbackSupport, RegressorMixin, BaseEstimator):
         spread, found = self._units.spread, self._fitted.fit
         half = spread * half_widths(level, v / spread**2, found.levels, found.losses)
         return np.column_stack((f - half, f + half))
-
-    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
-        """Posterior draws of f, without noise: array of shape (rows of X, n)."""
-        seed = self.random_state if random_state is None else random_state
-        X = self._checked(X)
-        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
-        return draws
-
-    def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Coefficients in the units of the data: mean, sd, interval, P(> 0), and for draws ess and r_hat."""
-        check_is_fitted(self)
-        check_level(level)
-        table: pd.DataFrame = self._fitted.summary(self._names(), level)
-        return table
-
-    def to_arviz(self, draws: int = 1000) -> Any:
-        """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
-        check_is_fitted(self)
-        drawn = self._fitted.sampled(None, draws, Streams.from_random_state(self.random_state))
-        return diagnostics.to_arviz(drawn, self._names(), self.inference)
-
-    def _names(self) -> list[str]:
-        return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
-
-    _workers = _linear._workers
-    _note_constant_columns = _linear._note_constant_columns

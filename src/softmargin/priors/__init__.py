@@ -2,12 +2,14 @@
 
 from softmargin.priors.base import BoundPrior, Prior, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.covariances import HalfTCovariance, InverseWishart
 from softmargin.priors.group_lasso import GroupLasso
 from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma
 from softmargin.priors.spike_slab import SpikeSlab
+from softmargin.priors.terms import TermPrior, Terms
 
 __all__ = [
     "BoundPrior",
@@ -16,8 +18,10 @@ __all__ = [
     "GroupLasso",
     "HalfCauchy",
     "HalfT",
+    "HalfTCovariance",
     "Horseshoe",
     "InverseGamma",
+    "InverseWishart",
     "LaplaceZero",
     "Lasso",
     "Prior",
@@ -25,4 +29,6 @@ __all__ = [
     "PriorState",
     "Ridge",
     "SpikeSlab",
+    "TermPrior",
+    "Terms",
 ]

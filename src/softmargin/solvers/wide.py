@@ -13,7 +13,7 @@ from scipy.linalg.lapack import dtrtrs
 from softmargin.designs.base import Array, Design
 from softmargin.solvers.woodbury import WoodburyGaussian
 
-__all__ = ["WideNormal", "WideRoot", "noise", "quadratic", "squares"]
+__all__ = ["WideNormal", "WideRoot", "enlarged", "noise", "quadratic", "squares"]
 
 _LOG_2PI_E = 1.0 + math.log(2.0 * math.pi)
 
@@ -46,6 +46,10 @@ class WideRoot:
         if self.lead:
             v = v + design.matvec(np.concatenate(([1.0], -self.cross)), lo, hi) ** 2 / self.corner
         return np.asarray(self.grow**2 * v)
+
+    def enlarged(self, factor: float) -> WideRoot:
+        """The root of the covariance times the square of a factor."""
+        return replace(self, grow=self.grow * factor)
 
     def squares(self) -> Array:
         """Marginal variances."""
@@ -142,8 +146,13 @@ class WideNormal:
     def _copy(self, mean: Array, factor: float) -> WideNormal:
         copy = WideNormal(self.inner, mean, self.grow * factor)
         if "root" in self.__dict__:  # keep what was computed; only a common factor changed
-            copy.__dict__["root"] = replace(self.root, grow=copy.grow)
+            copy.__dict__["root"] = self.root.enlarged(factor)
         return copy
+
+
+def enlarged(root: Any, factor: float) -> Any:
+    """The root of the covariance times the square of a factor."""
+    return factor * np.ascontiguousarray(root) if isinstance(root, np.ndarray) else root.enlarged(factor)
 
 
 def squares(root: Any) -> Array:

@@ -1,0 +1,120 @@
+"""What the linear estimators share: checks of their parameters and of new rows, and how a fitted model is shown."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from softmargin import diagnostics
+from softmargin.designs.base import Array
+from softmargin.estimators._callbacks import CallbackSupport
+from softmargin.estimators.problem import SOLVERS
+from softmargin.estimators.validation import check_choice, check_finite
+from softmargin.execution.streams import Streams
+
+__all__ = ["LEVEL", "LinearMachine", "check_level"]
+
+LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning in ``_fit`` to the line of fit
+_LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
+
+
+def check_level(level: float) -> None:
+    """Refuse what is no probability."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
+
+
+class LinearMachine(CallbackSupport, BaseEstimator):
+    """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
+
+    _fitted: Any
+    inference: str
+    likelihood: str
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_run(self, inferences: Iterable[str], likelihoods: Iterable[str]) -> None:
+        """Refuse parameters of the run that cannot be."""
+        check_choice("inference", self.inference, list(inferences))
+        check_choice("likelihood", self.likelihood, list(likelihoods))
+        check_choice("solver", self.solver, ["auto", *SOLVERS])
+        for name, least in _LENGTHS:
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+        if not (isinstance(self.tol, Real) and float(self.tol) > 0):
+            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
+        if not isinstance(self.engine_options, (dict, type(None))):
+            raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
+
+    def _run_settings(self) -> dict[str, Any]:
+        """Lengths, tolerances and options of the engine."""
+        run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
+        return run | {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
+
+    def _workers(self) -> int:
+        if self.n_jobs is None:
+            return 1
+        from joblib import effective_n_jobs
+
+        return int(effective_n_jobs(self.n_jobs))
+
+    def _note_constant_columns(self, keep: Any, names: Any) -> None:
+        dropped = np.setdiff1d(np.arange(self.n_features_in_), keep)
+        if len(dropped):
+            shown = ", ".join(str(names[j]) if names is not None else str(j) for j in dropped[:5])
+            more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
+            warnings.warn(
+                f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}.",
+                UserWarning,
+                stacklevel=LEVEL,
+            )
+
+    def _checked(self, X: Any) -> Any:
+        """New rows, checked."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, reset=False
+        )
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return X
+
+    def _names(self) -> list[str]:
+        return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
+
+    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
+        """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs or classes, if many."""
+        X = self._checked(X)
+        seed = self.random_state if random_state is None else random_state
+        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
+        return draws
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Coefficients in the units of the data: mean, sd, interval, P(> 0), and for draws ess and r_hat.
+
+        With priors that select, also the inclusion probability, its Monte Carlo error and its range over chains;
+        P(> 0) is then that of a column which is in. With many classes the index has the pair or class as a second
+        level, and a positive coefficient speaks for the second class of the pair, or for the class.
+        """
+        check_is_fitted(self)
+        check_level(level)
+        table: pd.DataFrame = self._fitted.summary(self._names(), level, getattr(self, "classes_", None))
+        return table
+
+    def to_arviz(self, draws: int = 1000) -> Any:
+        """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
+        check_is_fitted(self)
+        streams = Streams.from_random_state(self.random_state)
+        drawn = self._fitted.sampled(getattr(self, "classes_", None), draws, streams)
+        return diagnostics.to_arviz(drawn, self._names(), self.inference)
