@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ __all__ = ["ClassLeaveOneOut", "ClassLink", "fit_class_link", "joint_cavity"]
 
 _KAPPA = math.pi / 8.0
 _LARGEST = 0.999
-_FREEDOM = 3.0  # prior standard deviation of the entries of E and of the offsets
+_FREEDOMS = (3.0, 1.0, 0.3)  # prior standard deviations of the entries of E and of the offsets, tried in turn
+_TURNED = 0.2  # a direction may be turned round by this share of the largest slope
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +91,8 @@ def fit_class_link(
 ) -> ClassLeaveOneOut:
     """Maximum likelihood of ``M = a I`` and lam, then penalised of ``M = a I + s E``, the offsets and lam.
 
-    The entries of E and the offsets are N(0, 3^2) and log lam is N(0, 1), s is a or, where that is more, the reciprocal
-    size of the scores: no part depends on the contrast, so that the order of the classes does not matter. ``smooth``
+    The entries of E and the offsets are N(0, 3^2), or tighter, and log lam is N(0, 1), s is a or, where that is more,
+    the reciprocal size of the scores: no part depends on the contrast, so that the order of the classes does not matter. ``smooth``
     takes targets (N_j + 1)/(N_j + k) and 1/(N_j + k) in place of 1 and 0, which bound the confidence where no variance
     does.
     """
@@ -100,15 +101,35 @@ def fit_class_link(
     problem = _Problem(f @ A.T, _contrasts(A, V), _targets(label, weight, k, smooth), weight, A)
     x = np.zeros(problem.size)
     x[0] = 0.3
-    ends = np.array([0, problem.size - 1])  # log a and log lam first, then all but log a
-    for moving in (ends, np.arange(1, problem.size)):
-        x[moving] = _minimised(problem, x, moving)
+    ends = np.array([0, problem.size - 1])
+    x[ends] = _minimised(problem, x, ends)
+    x = _freed(problem, x)
     log_a, E, offset, log_lam = problem.split(x)
     link = ClassLink(problem.matrix(log_a, E), offset, math.exp(log_lam))
     logits = link.logits(f, V)
     loss, total = -log_softmax(logits, axis=1)[np.arange(n), label], float(weight.sum())
     error = float(weight @ (logits.argmax(axis=1) != label)) / total
     return ClassLeaveOneOut(float(weight @ loss) / total, error, max_kv, link)
+
+
+def _freed(problem: _Problem, x: Array) -> Array:
+    """The link with a free matrix where that pays and does not turn the scores round; else as it was given.
+
+    Without signal, scores that leave a row out point away from its class, and a free matrix would learn just that. So
+    the matrix must keep the direction of the scores, all but little, and gain more than one unit of log likelihood a
+    parameter; where it does not, it is shrunk more.
+    """
+    moving = np.arange(1, problem.size)  # all but log a
+    plain = problem.value(x)[0]
+    for freedom in _FREEDOMS:
+        free, found = replace(problem, freedom=freedom), x.copy()
+        found[moving] = _minimised(free, x, moving)
+        log_a, E, _, _ = free.split(found)
+        M = free.matrix(log_a, E)
+        slopes = np.linalg.eigvalsh(0.5 * (M + M.T))
+        if slopes[-1] > 0.0 and slopes[0] > -_TURNED * slopes[-1] and free.value(found)[0] < plain - len(moving):
+            return found
+    return x
 
 
 def _minimised(problem: _Problem, x: Array, moving: Any) -> Array:
@@ -144,11 +165,13 @@ class _Problem:
     target: Array
     weight: Array
     A: Array
+    freedom: float = _FREEDOMS[0]
 
     @property
     def unit(self) -> float:
         """Reciprocal size of the contrast scores."""
-        return 1.0 / max(math.sqrt(float((self.z * self.z).mean())), 1e-100)
+        size = float(self.weight @ (self.z * self.z).sum(axis=1)) / (float(self.weight.sum()) * len(self.A))
+        return 1.0 / max(math.sqrt(size), 1e-100)
 
     def matrix(self, log_a: float, E: Array) -> Array:
         """M of a slope and deviations from it."""
@@ -175,7 +198,7 @@ class _Problem:
         eta = h * t[:, None]
         log_p = log_softmax(eta, axis=1)
         value = -float(self.weight @ (self.target * log_p).sum(axis=1))
-        value += 0.5 * ((float((E * E).sum()) + float(offset @ offset)) / _FREEDOM**2 + log_lam**2)
+        value += 0.5 * ((float((E * E).sum()) + float(offset @ offset)) / self.freedom**2 + log_lam**2)
         residual = (np.exp(log_p) - self.target) * self.weight[:, None]
         along = (residual * h).sum(axis=1)  # derivative in t
         inner = (residual * t[:, None]) @ self.A.T  # derivative in M z + offset
@@ -184,8 +207,8 @@ class _Problem:
         gradient = np.concatenate(
             (
                 [a * float(dM.trace() + ((dM * E).sum() if a > self.unit else 0.0))],
-                (max(a, self.unit) * dM + E / _FREEDOM**2).ravel(),
-                inner.sum(axis=0) + offset / _FREEDOM**2,
+                (max(a, self.unit) * dM + E / self.freedom**2).ravel(),
+                inner.sum(axis=0) + offset / self.freedom**2,
                 [float(pull @ u) + log_lam],
             )
         )

@@ -37,6 +37,8 @@ def pair_weights(label: Index, weight: Array, costs: Array | None, k: int) -> Ar
     if not (np.isfinite(table).all() and (table >= 0.0).all()):
         raise ValueError("the cost matrix must hold finite numbers that are not negative.")
     np.fill_diagonal(table, 0.0)
+    if not (table.sum(axis=1) > 0.0).all():
+        raise ValueError("every class needs an error that costs something: a row of the cost matrix is zero.")
     return np.ascontiguousarray((table[label] * weight[:, None]).T) / (k - 1)
 
 

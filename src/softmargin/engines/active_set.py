@@ -217,4 +217,6 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
         distance = np.maximum(distance - model.blocks.row_quad(np.ascontiguousarray(projected.T)), 0.0)
         distance[margin] = 1.0 / np.einsum("ij,ij->j", inverse, inverse)[copy]
     loo: Array = point.f - y * excess * distance
+    if not margin.any():  # a step along the flat intercept ends where rows meet the margin
+        loo = np.clip(loo, min(float(point.f.min()), -1.0), max(float(point.f.max()), 1.0))
     return loo

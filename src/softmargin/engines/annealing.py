@@ -44,8 +44,11 @@ class Annealing:
     needs_prior = ("draw", "along", "stretch", "heated", "mode")
 
     def __post_init__(self) -> None:
-        if not (self.sweeps >= 1 and 0 < self.cold <= 1):
-            raise ValueError(f"annealing needs sweeps >= 1 and cold in (0, 1]; got {self.sweeps} and {self.cold}.")
+        if not (self.sweeps >= 1 and self.chains >= 1 and 0 < self.cold <= 1):
+            raise ValueError(
+                f"annealing needs sweeps >= 1, chains >= 1 and cold in (0, 1]; got {self.sweeps}, {self.chains} and "
+                f"{self.cold}."
+            )
 
     def init(self, model: Model) -> tuple[Chain, ...]:
         """Chains of the posterior itself, at the start of its scale."""

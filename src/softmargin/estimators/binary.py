@@ -184,6 +184,8 @@ def settled(model: Model, settings: Settings) -> tuple[float, Fit]:
     """The learning rate that the leave-one-out scores of quick fits prefer, and its fit."""
     quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
     low, high = (fit_vb(model.with_weight(rate * model.c), quiet) for rate in _RATES)
+    if low.outcome.interrupted or high.outcome.interrupted:
+        raise KeyboardInterrupt("interrupted while the learning rate was being settled")
     better = high.loo.objective < low.loo.objective - _MARGIN
     chosen = int(better and high.loo.max_kv <= _TRUSTED)
     return _RATES[chosen], (low, high)[chosen]

@@ -27,7 +27,6 @@ from softmargin.priors.base import PriorMessage
 
 _THINNED = 500  # draws behind the covariance of very many coefficients
 _CAVITIES = 100  # sweeps that latent-wise leave-one-out moments are averaged over
-_GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
 _BATCHES = 20  # consecutive parts of a chain behind a Monte Carlo error
 _CHANGES = 20  # most single changes by which a mode that need not be the best is improved
 _BURN_IN = 100  # sweeps of hmc that are not kept, at most
@@ -192,14 +191,23 @@ def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tupl
         gap = Certificate(float("nan"), float("nan"), float("nan"))
         return ActiveSet(beta, model.blocks.matvec(beta), g, margin, active, gap), penalty
     penalty = Penalty(*parts)
-    active = (np.abs(beta) > 1e-6 * np.abs(beta).max()) | ~penalty.sharp
+    active = np.abs(beta) > 1e-6 * np.abs(beta).max()
+    if penalty.blocks > 1:  # lengths over the blocks: a variable is in or out in all of them
+        active = np.tile(active.reshape(penalty.blocks, -1).any(axis=0), penalty.blocks)
+    active |= ~np.tile(penalty.sharp, penalty.blocks)
     return finish(model, beta, g, margin, penalty, active=active), penalty
+
+
+def _positive(starts: Any) -> tuple[float, ...]:
+    """Starts that are a list of positive numbers."""
+    values = np.asarray(starts, dtype=float)
+    if values.ndim != 1 or not len(values) or not (values > 0).all():
+        raise ValueError(f"engine_options starts must list positive numbers; got {starts!r}.")
+    return tuple(values.tolist())
 
 
 def _best(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
     """The run with the highest objective; an interrupted one ends the attempts."""
-    if not len(starts):
-        raise ValueError("engine_options starts must list at least one number.")
     runs: list[Outcome] = []
     for start in starts:
         runs.append(attempt(start))
@@ -207,6 +215,7 @@ def _best(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
             break
     best = max(runs, key=lambda found: found.state.objective)
     best.interrupted = runs[-1].interrupted
+    best.converged = best.converged and not best.interrupted
     return best
 
 
@@ -227,7 +236,7 @@ def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome
         chains = _run(search, model, settings, "anneal", max_iter=search.sweeps).state
         outcome = _best(lambda chain: climb(engine, engine.at(model, chain.beta)), chains)
     else:
-        starts = options.get("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
+        starts = _positive(options.get("starts", (1.0,) if convex else (0.01, 1.0, 100.0)))
         outcome = _best(lambda start: climb(replace(engine, shrink=start), None), starts)
     for _ in range(0 if convex else _CHANGES):
         state = outcome.state
@@ -261,7 +270,7 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     elif algorithm == "newton":
         options = _options(settings, "algorithm", "starts")
         learned = model.prior.stretch(model.prior.start()) is not None
-        starts = options.get("starts", (0.1, 1.0, 10.0)) if learned else (1.0,)
+        starts = _positive(options.get("starts", (0.1, 1.0, 10.0))) if learned else (1.0,)
         tol = min(settings.tol, 1e-6)
         outcome = _best(
             lambda start: _run(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol), starts
@@ -270,11 +279,15 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         point, penalty = state.point, state.penalty
     else:
         raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
+    notice = ""
     if point.certificate.gap > _UNFINISHED:
-        outcome.converged, outcome.change = False, point.certificate.gap
+        outcome.change = point.certificate.gap
+        notice = (
+            f"the mode is certified to a relative gap of {outcome.change:.1e} only; try another scale of the prior."
+        )
     scale = state.prior.values["scale"]
     posterior, held = settings.readout.point(point.beta, scale), settings.readout.of_mode(model, point, penalty)
-    return Fit(posterior, held, scale, outcome, gap=point.certificate.gap)
+    return Fit(posterior, held, scale, outcome, gap=point.certificate.gap, notice=notice)
 
 
 def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
@@ -283,7 +296,7 @@ def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
     temperature = options.pop("temperature", 1.0)
     if temperature == 1.0:
         return model, replace(settings, options=options)
-    if not (isinstance(temperature, (int, float)) and temperature > 0):
+    if isinstance(temperature, bool) or not (isinstance(temperature, (int, float)) and temperature > 0):
         raise ValueError(f"temperature must be a positive number; got {temperature!r}.")
     if not hasattr(model.prior, "heated") or model.prior.stretch(model.prior.start()) is not None:
         raise ValueError("temperature needs a ridge, lasso or bridge prior with a fixed scale, as in Lasso(scale=1.0).")
@@ -306,6 +319,8 @@ def _hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
     if model.dimension < model.size:
         raise ValueError("inference='hmc' is for two classes or pairs of them; use 'gibbs', or multi_class='pairwise'.")
+    if model.dimension > 2 * len(model.y):
+        raise ValueError("inference='hmc' with so many columns is for the ridge prior; use inference='gibbs'.")
     options: dict[str, Any] = dict(_options(settings, "scale_moves"))
     engine = HMC(chains=settings.chains, **options)
     # tuned before the first sweep, the chains forget their start within a few

@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import diagnostics
 from softmargin.estimators.inference import Fit
-from softmargin.posterior import DrawsPosterior
 
 __all__ = ["warn_of_fits"]
 
@@ -43,7 +42,7 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float, level: int) ->
             "raise draws and warmup."
         )
     elif any(fit.inclusion is None for fit in fits):
-        drawn = [fit.posterior for fit in fits if isinstance(fit.posterior, DrawsPosterior)]
+        drawn = [fit.posterior for fit in fits if hasattr(fit.posterior, "draws")]
         message = diagnostics.not_mixed(drawn)
     if message:
         warnings.warn(message, ConvergenceWarning, stacklevel=level)

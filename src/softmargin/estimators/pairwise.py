@@ -116,11 +116,15 @@ def fit_pairwise(
     """Fit every pair of the k classes in ``index`` on its own rows, pairs on the threads."""
     from joblib import Parallel, delayed
 
+    stopped: list[int] = []
+
     def one(number: int, i: int, j: int) -> Binary:
+        if stopped:
+            raise KeyboardInterrupt("interrupted before all pairs were fitted")
         rows = np.flatnonzero((index == i) | (index == j))
         sign = np.where(index[rows] == j, 1.0, -1.0)
         columns = kept_columns(X[rows], count[rows], intercept=intercept, standardized=standardized)
-        return fit_binary(
+        pair = fit_binary(
             recipe,
             X[rows],
             sign,
@@ -130,6 +134,9 @@ def fit_pairwise(
             streams=streams.child(number),
             callback=callback,
         )
+        if pair.fit.outcome.interrupted:
+            stopped.append(number)
+        return pair
 
     wanted = list(enumerate(combinations(range(k), 2)))
     pairs = Parallel(n_jobs=workers, backend="threading")(delayed(one)(number, i, j) for number, (i, j) in wanted)

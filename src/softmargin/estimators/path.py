@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _POINTS, _SPAN = 50, 1e3  # the default grid
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Modes at increasing scales: ``coef`` on the user's scale, ``standardized`` per sd of the column.
+    """Modes at given scales: ``coef`` on the user's scale, ``standardized`` per sd of the column.
 
     ``size`` counts slopes that are not zero, ``objective`` is the minimised one and ``gap`` its certified relative
     error.
@@ -72,8 +73,7 @@ def path(
     y : array of shape (n,)
         Two labels of any type.
     scales : array, optional
-        Prior scales. Default: 50 values over three decades, from the largest at which every slope of the lasso is
-        zero.
+        Prior scales. Default: 50 values over three decades, from one at which every slope of the lasso is zero.
     prior : {"lasso", "ridge"} or prior object, default="lasso"
         A prior whose mode is a convex problem; its own scale is replaced by those of the grid.
     learning_rate : float, default=1.0
@@ -98,7 +98,7 @@ def path(
     names = _names(X)
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False)
     check_finite(X, names)
-    if not learning_rate > 0:
+    if not (isinstance(learning_rate, Real) and learning_rate > 0):
         raise ValueError(f"learning_rate must be a positive number; got {learning_rate!r}.")
     classes, index = binary_labels(y)
     count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -156,7 +156,7 @@ def _grid(model: Model, scales: Any) -> Array:
         # with these multipliers zero slopes are optimal up to this rate of |beta|
         c, up = model.c, model.y > 0
         light = min(c[up].sum(), c[~up].sum())
-        g = 2.0 * c * np.where(up, light / c[up].sum(), light / c[~up].sum())
+        g = 2.0 * c * (np.where(up, light / c[up].sum(), light / c[~up].sum()) if model.free.any() else 1.0)
         top = float(np.abs(model.blocks.rmatvec(model.y * g))[~model.free].max(initial=0.0))
         return np.asarray(np.geomspace(1.0, _SPAN, _POINTS) / max(top, 1e-300))
     grid = np.asarray(scales, dtype=np.float64)

@@ -81,7 +81,13 @@ def _vb(model: Model, settings: Settings, noise: Noise, units: Units) -> Regress
         scales = np.array([state.inner.prior.values["scale"]])
         return _gaussian(settings, units, outcome, state.inner.q, scales, np.ones(1))
     now = replace(model.with_weight(state.law.weight * model.c), loss=state.loss)
-    mixture = mix_over_scale(now, state.inner)
+    try:
+        mixture = mix_over_scale(now, state.inner)
+    except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
+        outcome.interrupted = True
+        return _gaussian(
+            settings, units, outcome, state.inner.q, np.array([state.inner.prior.values["scale"]]), np.ones(1)
+        )
     return _gaussian(settings, units, outcome, mixture, mixture.scales, mixture.weights)
 
 
@@ -100,8 +106,10 @@ def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regres
     starts = options.pop("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
     tol = min(settings.tol, 1e-12)  # EM creeps: a small change of the objective is not yet a small distance
     if noise.width_prior is not None:  # the band that the variational fit finds: a joint mode would overfit it
-        first = run(LearnedNoise(GaussianVI(), noise), model, max_iter=settings.max_iter, tol=settings.tol).state
-        model, noise = replace(model, loss=first.loss), replace(noise, width_prior=None)
+        found = run(LearnedNoise(GaussianVI(), noise), model, max_iter=settings.max_iter, tol=settings.tol)
+        if found.interrupted:
+            raise KeyboardInterrupt("interrupted while the band was being settled")
+        model, noise = replace(model, loss=found.state.loss), replace(noise, width_prior=None)
 
     def attempt(start: float) -> Outcome:
         engine = LearnedNoise(EM(shrink=start, **options), noise, mode=True)

@@ -26,7 +26,7 @@ from softmargin.execution.streams import Purpose, Streams
 from softmargin.priors.ridge import Ridge
 from softmargin.solvers.sum_to_zero import SumToZero
 
-__all__ = ["SumToZeroFit", "fit_sum_to_zero"]
+__all__ = ["SumToZeroFit", "cost_table", "fit_sum_to_zero"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class SumToZeroFit:
         total, n = np.zeros_like(f), 200
         costs = (np.ones((self.k, self.k)) if self.costs is None else self.costs) * (1.0 - np.eye(self.k))
         for _ in range(n):
-            drawn = f + np.einsum("irs,is->ir", root, rng.standard_normal(f.shape))
+            drawn = f + np.einsum("irs,is->ir", root, rng.standard_normal((1, self.k)))
             if kind == "sign":
                 total[np.arange(len(f)), drawn.argmax(axis=1)] += 1.0
             else:
@@ -153,7 +153,7 @@ class SumToZeroFit:
         return table.loc[[*(["Intercept"] if self.columns.intercept else []), *names]]
 
 
-def _cost_table(costs: Any, k: int) -> Array | None:
+def cost_table(costs: Any, k: int) -> Array | None:
     """The costs as numbers."""
     try:
         return None if costs is None else np.array(costs, dtype=float)
@@ -177,7 +177,7 @@ def fit_sum_to_zero(
 ) -> SumToZeroFit:
     """Fit rows of k classes that count ``count`` times each and weigh ``weight``."""
     with one_blas_thread():
-        table = _cost_table(costs, k)
+        table = cost_table(costs, k)
         weights = pair_weights(label, weight, table, k)
         costless = np.flatnonzero(~(weights > 0.0).any(axis=1))
         if len(costless):

@@ -21,7 +21,7 @@ from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise, fit_pairwise
 from softmargin.estimators.problem import kept_columns, prior_of
 from softmargin.estimators.selection import Selection
-from softmargin.estimators.sum_to_zero import fit_sum_to_zero
+from softmargin.estimators.sum_to_zero import cost_table, fit_sum_to_zero
 from softmargin.estimators.validation import check_choice, check_finite, check_numeric, class_labels, row_weights
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
@@ -73,24 +73,29 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     solver : {"auto", "cholesky", "dual"}, default="auto"
         "dual" works in the space the rows span and is chosen when there are more columns than rows.
     engine_options : dict or None, default=None
-        Options of the engine: for "map" ``algorithm`` ("newton" or "em") and ``starts``; for "gibbs"
-        ``scale_moves``; for "meanfield" ``accelerate``.
+        Options of the engine: for "map" ``algorithm`` ("newton", "em" or "anneal") and ``starts``; for "gibbs"
+        ``scale_moves`` and ``temperature``; for "meanfield" ``accelerate``.
     n_jobs : int or None, default=None
         Threads over chains or blocks of rows. Results do not depend on it.
     random_state : int, Generator, RandomState or None, default=None
         Seed of the draws.
     verbose : int, default=0
         1 shows progress at once; 0 only on a terminal and only after two seconds.
-    random_effects, missing, costs, multi_class
-        Reserved for grouped data, missing values and many classes.
+    multi_class : {"pairwise", "sum-to-zero"}, default="pairwise"
+        What more than two classes become: a model for every pair, or one model whose class scores sum to zero.
+    costs : array of shape (k, k) or None, default=None
+        ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero".
+    random_effects, missing
+        Reserved for grouped data and missing values.
 
     Attributes
     ----------
     coef_ : array of shape (1, n_features)
-        Posterior mean (mode for "map") of the slopes, on the scale of the given columns.
+        Posterior mean (mode for "map") of the slopes, on the scale of the given columns; with many classes one row a
+        pair, or a class for "sum-to-zero".
     intercept_ : array of shape (1,)
         The same of the intercept.
-    classes_ : array of shape (2,)
+    classes_ : array of shape (k,)
         Class labels.
     posterior_ : Posterior
         The posterior itself.
@@ -235,7 +240,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             task |= {"intercept": self.fit_intercept, "standardized": self.standardize}
             return fit_pairwise(recipe, X, index, count, weight, k, **task)
         if self.costs is not None:  # the cost of an error of either class is a weight of its rows
-            weight = pair_weights(index, weight, np.asarray(self.costs, dtype=float), k).sum(axis=0)
+            weight = pair_weights(index, weight, cost_table(self.costs, k), k).sum(axis=0)
         return fit_binary(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
     def _recipe(self, prior: Any) -> Recipe:

@@ -24,9 +24,11 @@ def check_numeric(X: Any) -> None:
     if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
         return
     bad = []
-    for name in X.columns:
-        column = X[name]
-        if getattr(column.dtype, "kind", "O") in "OUSTM":
+    for place, name in enumerate(X.columns):
+        column = X.iloc[:, place] if hasattr(X, "iloc") else X[name]
+        if getattr(column.dtype, "kind", "O") in "Mm":
+            bad.append(str(name))
+        elif getattr(column.dtype, "kind", "O") in "OUSTM":
             try:
                 np.asarray(column, dtype=np.float64)
             except (TypeError, ValueError):

@@ -156,7 +156,7 @@ class HalfT:
         curvature = kappa * kappa * e * math.exp(-kappa * l) + self._bend(l - prior)
         sd = 1.0 / math.sqrt(curvature)
         # to the right the integrand decays like exp(-(kappa m - 1) l) up to the prior's scale, then faster
-        fast = max(l + 10.0 * sd, prior) + 45.0 / (kappa * m + self.df)
+        fast = max(l + 10.0 * sd if l > prior else l, prior) + 45.0 / (kappa * m + self.df)
         slow = l + max(10.0 * sd, 45.0 / (kappa * m - 1.0)) if kappa * m > 1.0 else math.inf
         high = min(fast, max(slow, l + 10.0 * sd))
         low = max(l - 10.0 * sd, (math.log(max(e, 1e-290)) - math.log(m + 750.0)) / kappa)
