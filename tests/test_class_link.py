@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from softmargin import BayesianSVC
 from softmargin.class_link import ClassLink, _Problem, _targets, fit_class_link, joint_cavity
 from softmargin.designs.classes import helmert
 from softmargin.engines.class_cavities import (
@@ -187,7 +188,7 @@ def scores(n=150, k=3, seed=0):
     rng = np.random.default_rng(seed)
     label = rng.integers(0, k, n)
     t = np.linspace(-1.5, 1.5, k)[label] + 0.5 * rng.standard_normal(n)
-    raw = np.column_stack([t, *(0.6 * np.cos((r + 1.0) * t) for r in range(k - 1))])
+    raw = np.column_stack([-t, *(0.1 * np.cos((r + 1.0) * t) for r in range(k - 2)), t])
     f = raw - raw.mean(axis=1, keepdims=True)
     root = rng.standard_normal((n, k, k)) * rng.uniform(0.05, 0.6, n)[:, None, None]
     root -= root.mean(axis=1, keepdims=True)
@@ -270,3 +271,20 @@ def test_separated_scores_stay_finite():
         assert np.isfinite(P).all() and found.error == 0.0
         if smooth:
             assert P.max() < 0.95
+
+
+@pytest.mark.parametrize(("n", "p", "signal"), [(45, 60, 0.7), (24, 40, 0.7), (60, 5, 0.0)])
+@pytest.mark.parametrize("inference", ["vb", "map"])
+def test_without_signal_the_link_does_not_turn_the_scores_round(n, p, signal, inference):
+    """Scores that leave a row out point away from its class; a free matrix must not learn that."""
+    rng = np.random.default_rng(0)
+    label = np.arange(n) % 3
+    X = rng.normal(size=(n, p))
+    X[:, 0] += signal * label
+    model = BayesianSVC(inference=inference, multi_class="sum-to-zero").fit(X, label)
+    M = model.loo_.link.M
+    slopes = np.linalg.eigvalsh(0.5 * (M + M.T))
+    assert slopes[0] > -0.4 * slopes[-1]
+    assert model.loo_.error > 0.35  # what is not known is not claimed
+    f, _ = model._fitted.scores(X)
+    assert (model.predict(X) == f.argmax(axis=1)).mean() > 0.5

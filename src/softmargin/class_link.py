@@ -18,7 +18,7 @@ __all__ = ["ClassLeaveOneOut", "ClassLink", "fit_class_link", "joint_cavity"]
 _KAPPA = math.pi / 8.0
 _LARGEST = 0.999
 _FREEDOMS = (3.0, 1.0, 0.3)  # prior standard deviations of the entries of E and of the offsets, tried in turn
-_TURNED = 0.2  # a direction may be turned round by this share of the largest slope
+_TURNED = 0.4  # a direction may be turned round by this share of the largest slope
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +91,10 @@ def fit_class_link(
 ) -> ClassLeaveOneOut:
     """Maximum likelihood of ``M = a I`` and lam, then penalised of ``M = a I + s E``, the offsets and lam.
 
-    The entries of E and the offsets are N(0, 3^2), or tighter, and log lam is N(0, 1), s is a or, where that is more,
-    the reciprocal size of the scores: no part depends on the contrast, so that the order of the classes does not matter. ``smooth``
-    takes targets (N_j + 1)/(N_j + k) and 1/(N_j + k) in place of 1 and 0, which bound the confidence where no variance
-    does.
+    The entries of E and the offsets are N(0, 3^2), or tighter, and log lam is N(0, 1); s is a or, where that is more,
+    the reciprocal size of the scores. No part depends on the contrast, so that the order of the classes does not
+    matter. ``smooth`` takes targets (N_j + 1)/(N_j + k) and 1/(N_j + k) in place of 1 and 0, which bound the confidence
+    where no variance does.
     """
     n, k = f.shape
     A = helmert(k)

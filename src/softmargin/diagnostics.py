@@ -77,7 +77,7 @@ def not_mixed(posteriors: Sequence[DrawsPosterior]) -> str:
     if worst <= _BAD_R_HAT:
         return ""
     return (
-        f"the chains disagree: the largest R-hat is {worst:.2f} (wanted: at most {_BAD_R_HAT}); raise draws and warmup."
+        f"the chains disagree: the largest R-hat is {worst:.3g} (wanted: at most {_BAD_R_HAT}); raise draws and warmup."
     )
 
 

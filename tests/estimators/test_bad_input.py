@@ -29,7 +29,7 @@ CASES = {
     "one class": ({}, X, ["a"] * 60, None, "at least two classes in y; got 1 class"),
     "no rows": ({}, np.zeros((0, 3)), [], None, "0 sample"),
     "no columns": ({}, np.zeros((4, 0)), Y[:4], None, "0 feature"),
-    "nan": ({}, with_value(3, "dose", np.nan), Y, None, "NaN in column dose; impute"),
+    "nan": ({}, FRAME.assign(dose=np.nan), Y, None, "has no observed value; drop it"),
     "inf": ({}, with_value(3, "size", np.inf), Y, None, "infinity in column size"),
     "text": ({}, FRAME.assign(dose="high"), Y, None, "column dose of X cannot be read as numbers"),
     "lengths": ({}, X, Y[:50], None, "inconsistent numbers of samples"),

@@ -29,10 +29,11 @@ class MissingChain(NamedTuple):
     law: CovariateLaw
     patterns: Patterns
 
-    @property
-    def loglik(self) -> float:
-        """Log pseudo-likelihood at the completed rows."""
-        return float(self.chain.loglik)
+    def __getattr__(self, name: str) -> Any:
+        """What else is asked for is the sampler's."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.chain, name)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from softmargin.execution.streams import Purpose, Streams
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 from softmargin.priors.ridge import Ridge
 
-__all__ = ["Binary", "Recipe", "fit_binary", "settled", "spread_of"]
+__all__ = ["Binary", "Recipe", "better_rate", "fit_binary", "settled", "spread_of"]
 
 _RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
 _MARGIN = 0.01  # the larger one must be better by this much
@@ -39,6 +39,7 @@ class Recipe:
     solver: str = "auto"
     run: dict[str, Any] = field(default_factory=dict)
     names: Any = None  # of the columns
+    incomplete: bool = False  # whether predictors are missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +77,15 @@ class Binary:
         with one_blas_thread():
             return self.fit.posterior.predictor(self.design(X)) + self.offset(kind)
 
+    def moments(self, X: Any) -> tuple[Array, Array]:
+        """Posterior mean and variance of f."""
+        f, v = self.fit.posterior.moments(self.design(X))
+        return f, v
+
     def positive(self, X: Any, kind: str) -> Array:
         """Probability of the second class."""
         with one_blas_thread():
-            f, v = self.fit.posterior.moments(self.design(X))
+            f, v = self.moments(X)
         if kind == "calibrated":
             return self.fit.loo.link.probability(f, v)
         if kind == "pseudo" and hasattr(self.loss, "box"):
@@ -183,9 +189,15 @@ def fit_binary(
 def settled(model: Model, settings: Settings) -> tuple[float, Fit]:
     """The learning rate that the leave-one-out scores of quick fits prefer, and its fit."""
     quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
-    low, high = (fit_vb(model.with_weight(rate * model.c), quiet) for rate in _RATES)
+    fits = {rate: fit_vb(model.with_weight(rate * model.c), quiet) for rate in _RATES}
+    rate = better_rate(fits.__getitem__)
+    return rate, fits[rate]
+
+
+def better_rate(fit: Callable[[float], Fit]) -> float:
+    """The learning rate whose fit has the better leave-one-out score; the larger one must be clearly better."""
+    low, high = (fit(rate) for rate in _RATES)
     if low.outcome.interrupted or high.outcome.interrupted:
         raise KeyboardInterrupt("interrupted while the learning rate was being settled")
     better = high.loo.objective < low.loo.objective - _MARGIN
-    chosen = int(better and high.loo.max_kv <= _TRUSTED)
-    return _RATES[chosen], (low, high)[chosen]
+    return _RATES[int(better and high.loo.max_kv <= _TRUSTED)]

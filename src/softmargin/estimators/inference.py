@@ -33,7 +33,17 @@ _BURN_IN = 100  # sweeps of hmc that are not kept, at most
 _ACCEPTED = 0.5  # acceptance below which hmc is not trusted
 _UNFINISHED = 1e-6  # certified gap above which a mode is not called found
 
-__all__ = ["INFERENCES", "Fit", "Inclusion", "Settings", "fit_vb"]
+__all__ = [
+    "INFERENCES",
+    "Fit",
+    "Inclusion",
+    "Settings",
+    "drawn_fit",
+    "fit_vb",
+    "options_of",
+    "run_engine",
+    "sampler_of",
+]
 
 
 @dataclass(frozen=True)
@@ -101,14 +111,14 @@ class Fit(NamedTuple):
         return self.held.loo
 
 
-def _options(settings: Settings, *known: str) -> dict[str, Any]:
+def options_of(settings: Settings, *known: str) -> dict[str, Any]:
     unknown = set(settings.options) - set(known)
     if unknown:
         raise ValueError(f"unknown engine_options {sorted(unknown)}; this inference knows {sorted(known)}.")
     return settings.options
 
 
-def _run(engine: Any, model: Model, settings: Settings, label: str, **kwargs: Any) -> Outcome:
+def run_engine(engine: Any, model: Model, settings: Settings, label: str, **kwargs: Any) -> Outcome:
     require(engine, loss=model.loss, prior=model.prior)
     total = kwargs["max_iter"]
     return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
@@ -121,8 +131,8 @@ def _gaussian(settings: Settings, mean: Array, root: Any, scale: float) -> Any:
 
 def fit_vb(model: Model, settings: Settings) -> Fit:
     """Exact Gaussian variational inference; the scale's own spread is added by a mixture (see ``_vb``)."""
-    _options(settings)
-    outcome = _run(GaussianVI(), model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+    options_of(settings)
+    outcome = run_engine(GaussianVI(), model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state: VIState = outcome.state
     scale = state.prior.values["scale"]
     posterior = _gaussian(settings, state.q.mean, state.q.root, scale)
@@ -137,8 +147,8 @@ def _needs_no_draws(model: Model) -> None:
 
 def _selecting(model: Model, settings: Settings) -> Fit:
     """The variational engine that a prior with point masses brings along."""
-    engine = model.prior.variational(**_options(settings, "starts"))  # type: ignore[attr-defined]
-    outcome = _run(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+    engine = model.prior.variational(**options_of(settings, "starts"))  # type: ignore[attr-defined]
+    outcome = run_engine(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
     scale = state.prior.values["scale"]
     mean, root = engine.coefficients(state)
@@ -152,7 +162,7 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _needs_no_draws(model)
     if hasattr(model.prior, "variational"):
         return _selecting(model, settings)
-    _options(settings)
+    options_of(settings)
     fit = fit_vb(model, settings) if first is None else first
     assert fit.vi is not None
     structured = not isinstance(fit.vi.q.root, np.ndarray)  # its mixture over scales would not be
@@ -172,8 +182,8 @@ def _meanfield(model: Model, settings: Settings, first: Fit | None) -> Fit:
     _needs_no_draws(model)
     if hasattr(model.prior, "variational"):
         return _selecting(model, settings)
-    engine = MeanField(**_options(settings, "accelerate"))
-    outcome = _run(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
+    engine = MeanField(**options_of(settings, "accelerate"))
+    outcome = run_engine(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
     state = outcome.state
     scale = state.prior.values["scale"]
     posterior = _gaussian(settings, state.q.mean, state.q.root, scale)
@@ -222,18 +232,18 @@ def _best(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
 def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome:
     """The best end of EM over several starts, improved by single changes of coefficients if not ``convex``."""
     own = ("sweeps", "cold", "chains") if anneal else ("starts",)
-    options = dict(_options(settings, "algorithm", "accelerate", "smoothing", *own))
+    options = dict(options_of(settings, "algorithm", "accelerate", "smoothing", *own))
     options.pop("algorithm", None)
     engine = EM(**{name: value for name, value in options.items() if name not in own})
     # EM creeps: a small change of the objective is not yet a small distance
     tol = min(settings.tol, 1e-9)
 
     def climb(em: EM, state: Any) -> Outcome:
-        return _run(em, model, settings, "em", max_iter=settings.max_iter, tol=tol, state=state)
+        return run_engine(em, model, settings, "em", max_iter=settings.max_iter, tol=tol, state=state)
 
     if anneal:
         search = Annealing(**{name: value for name, value in options.items() if name in own})
-        chains = _run(search, model, settings, "anneal", max_iter=search.sweeps).state
+        chains = run_engine(search, model, settings, "anneal", max_iter=search.sweeps).state
         outcome = _best(lambda chain: climb(engine, engine.at(model, chain.beta)), chains)
     else:
         starts = _positive(options.get("starts", (1.0,) if convex else (0.01, 1.0, 100.0)))
@@ -268,12 +278,13 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
         point, penalty = _certified(model, state.q.mean, g, state.prior)
     elif algorithm == "newton":
-        options = _options(settings, "algorithm", "starts")
+        options = options_of(settings, "algorithm", "starts")
         learned = model.prior.stretch(model.prior.start()) is not None
         starts = _positive(options.get("starts", (0.1, 1.0, 10.0))) if learned else (1.0,)
         tol = min(settings.tol, 1e-6)
         outcome = _best(
-            lambda start: _run(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol), starts
+            lambda start: run_engine(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol),
+            starts,
         )
         state = outcome.state
         point, penalty = state.point, state.penalty
@@ -306,12 +317,17 @@ def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
 
 def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     model, settings = _tempered(model, settings)
-    sampler = getattr(model.prior, "sampler", Gibbs)
-    known = {field.name for field in fields(sampler)} - {"chains", "warmup"}
-    options: dict[str, Any] = dict(_options(settings, *known))
-    if "warmup" in {field.name for field in fields(sampler)}:
+    return drawn_fit(sampler_of(model, settings, Gibbs), model, settings, "gibbs")
+
+
+def sampler_of(model: Model, settings: Settings, usual: Any) -> Any:
+    """The sampler that a prior brings along, or the usual one, with the options that it knows."""
+    sampler = getattr(model.prior, "sampler", usual)
+    names = {field.name for field in fields(sampler)}
+    options: dict[str, Any] = dict(options_of(settings, *(names - {"chains", "warmup"})))
+    if "warmup" in names:
         options["warmup"] = settings.warmup
-    return _chains(sampler(chains=settings.chains, **options), model, settings, "gibbs")
+    return sampler(chains=settings.chains, **options)
 
 
 def _hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -321,10 +337,10 @@ def _hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError("inference='hmc' is for two classes or pairs of them; use 'gibbs', or multi_class='pairwise'.")
     if model.dimension > 2 * len(model.y):
         raise ValueError("inference='hmc' with so many columns is for the ridge prior; use inference='gibbs'.")
-    options: dict[str, Any] = dict(_options(settings, "scale_moves"))
+    options: dict[str, Any] = dict(options_of(settings, "scale_moves"))
     engine = HMC(chains=settings.chains, **options)
     # tuned before the first sweep, the chains forget their start within a few
-    fit = _chains(engine, model, replace(settings, warmup=min(settings.warmup, _BURN_IN)), "hmc")
+    fit = drawn_fit(engine, model, replace(settings, warmup=min(settings.warmup, _BURN_IN)), "hmc")
     health = engine.diagnostics(fit.outcome.state)
     rate = float(health["acceptance"].min())
     if health["stuck"].any() or rate < _ACCEPTED:
@@ -335,7 +351,7 @@ def _hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
     return fit
 
 
-def _chains(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
+def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     """Run chains, keep their draws, and read the posterior off them."""
     require(engine, loss=model.loss, prior=model.prior)
     sweeps = settings.warmup + settings.draws * settings.thin

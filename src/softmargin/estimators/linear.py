@@ -35,6 +35,7 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
+    _missing_allowed = False
     inference: str
     likelihood: str
     n_features_in_: int
@@ -42,6 +43,7 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._missing_allowed
         return tags
 
     def _check_run(self, inferences: Iterable[str], likelihoods: Iterable[str]) -> None:
@@ -87,8 +89,13 @@ class LinearMachine(CallbackSupport, BaseEstimator):
         X = validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, reset=False
         )
-        check_finite(X, getattr(self, "feature_names_in_", None))
+        check_finite(X, getattr(self, "feature_names_in_", None), missing=self._takes_missing)
         return X
+
+    @property
+    def _takes_missing(self) -> bool:
+        """Whether new rows may have missing values."""
+        return False
 
     def _names(self) -> list[str]:
         return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))

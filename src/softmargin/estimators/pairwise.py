@@ -13,6 +13,7 @@ import pandas as pd
 from softmargin import diagnostics
 from softmargin.designs.base import Array
 from softmargin.estimators.binary import Binary, Recipe, fit_binary
+from softmargin.estimators.incomplete import fit_incomplete
 from softmargin.estimators.problem import kept_columns
 from softmargin.execution.streams import Streams
 
@@ -124,7 +125,8 @@ def fit_pairwise(
         rows = np.flatnonzero((index == i) | (index == j))
         sign = np.where(index[rows] == j, 1.0, -1.0)
         columns = kept_columns(X[rows], count[rows], intercept=intercept, standardized=standardized)
-        pair = fit_binary(
+        fit_pair = fit_incomplete if recipe.incomplete else fit_binary
+        pair = fit_pair(
             recipe,
             X[rows],
             sign,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.designs.base import Array, Design
+from softmargin.designs.imputed import standardize_observed
 from softmargin.designs.standardize import Columns, design_for, standardize
 from softmargin.engines.model import Model, require
 from softmargin.estimators.selection import always_mask
@@ -58,7 +59,8 @@ def prior_of(prior: Any) -> Any:
 
 def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool) -> Columns:
     """The columns that vary, with their centres and scales."""
-    columns = standardize(X, count, intercept=intercept, active=standardized)
+    observed = standardize_observed if isinstance(X, np.ndarray) else standardize
+    columns = observed(X, count, intercept=intercept, active=standardized)
     if not len(columns.keep) and not intercept:
         raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
     return columns

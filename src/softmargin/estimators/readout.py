@@ -112,14 +112,14 @@ class BinaryReadout:
             self.columns, self.basis, mean, square, root, scale.ravel(), weights, draws, loglik, recorded
         )
 
-    def _linked(self, model: Model, f: Array, v: Array, max_kv: float, *, smooth: bool = False) -> HeldOut:
+    def linked(self, model: Model, f: Array, v: Array, max_kv: float, *, smooth: bool = False) -> HeldOut:
         """The link; for a point (``smooth``) without an offset, so that the mode decides as the SVM that it is."""
         offset = self.columns.intercept and not smooth
         loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, smooth=smooth, tol=self.tol)
         return HeldOut(f, v, loo)
 
     def of_fit(self, model: Model, state: Any) -> HeldOut:
-        return self._linked(model, *cavity(state.f, state.v, state.message.w, state.message.b, self.part))
+        return self.linked(model, *cavity(state.f, state.v, state.message.w, state.message.b, self.part))
 
     def of_mixture(self, model: Model, mixture: Mixture) -> HeldOut:
         # without a row each component has its own cavity; their weights hardly change
@@ -127,24 +127,24 @@ class BinaryReadout:
         outs = [cavity(state.f, state.v, state.message.w, state.message.b, self.part) for state in mixture.states]
         f = sum(p * out[0] for p, out in zip(weights, outs, strict=True))
         v = sum(p * (out[1] + (out[0] - f) ** 2) for p, out in zip(weights, outs, strict=True))
-        return self._linked(model, np.asarray(f), np.asarray(v), float(weights @ np.array([out[2] for out in outs])))
+        return self.linked(model, np.asarray(f), np.asarray(v), float(weights @ np.array([out[2] for out in outs])))
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> HeldOut:
         f = leave_one_out(model, point, penalty, self.part)
-        return self._linked(model, f, np.zeros_like(f), float("nan"), smooth=True)
+        return self.linked(model, f, np.zeros_like(f), float("nan"), smooth=True)
 
     def of_smooth_mode(self, model: Model, beta: Array, f: Array, precision: Array) -> HeldOut:
         """From the mode of a loss with a curvature everywhere: one Newton step without the row."""
         message = model.loss.gaussian(model.y, model.c, f, np.full(len(f), 1e-12))
         v = model.blocks.row_quad(model.gaussian(message.w, message.b, precision).root)
         f_out, _, max_kv = cavity(f, v, message.w, message.b, self.part)
-        return self._linked(model, f_out, np.zeros_like(f), max_kv, smooth=True)
+        return self.linked(model, f_out, np.zeros_like(f), max_kv, smooth=True)
 
     def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> HeldOut:
         moments = grouped_cavity(model, draws, scale, self.part)
         if moments[2] > _GAUSSIAN and average is not None:  # too skewed for Gaussian moments, as on separable data
             moments = average.moments()
-        return self._linked(model, *moments)
+        return self.linked(model, *moments)
 
     def quick(self) -> BinaryReadout:
         """The same with a rougher link, to compare fits by."""

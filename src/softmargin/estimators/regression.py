@@ -16,7 +16,7 @@ from softmargin.engines.loop import Info, Outcome, run
 from softmargin.engines.model import Model
 from softmargin.engines.noise import LearnedNoise, Noise, NoiseState, NoisyGibbs
 from softmargin.engines.scale_mixture import mix_over_scale
-from softmargin.estimators.inference import Settings, _best, _options, _run, _spread
+from softmargin.estimators.inference import Settings, _best, _spread, options_of, run_engine
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.solvers.wide import enlarged
 
@@ -72,9 +72,9 @@ def _gaussian(settings: Settings, units: Units, outcome: Outcome, q: Any, scales
 
 def _vb(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
     """Exact Gaussian variational inference; a learned prior scale adds its spread by a mixture."""
-    _options(settings)
+    options_of(settings)
     engine = LearnedNoise(GaussianVI(), noise)
-    outcome = _run(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+    outcome = run_engine(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state: NoiseState = outcome.state
     structured = not isinstance(state.inner.q.root, np.ndarray)  # its mixture over scales would not be
     if model.prior.stretch(model.prior.start()) is None or outcome.interrupted or structured:
@@ -92,8 +92,8 @@ def _vb(model: Model, settings: Settings, noise: Noise, units: Units) -> Regress
 
 
 def _meanfield(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
-    engine = LearnedNoise(MeanField(**_options(settings, "accelerate")), noise)
-    outcome = _run(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
+    engine = LearnedNoise(MeanField(**options_of(settings, "accelerate")), noise)
+    outcome = run_engine(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
     inner = outcome.state.inner
     return _gaussian(settings, units, outcome, inner.q, np.array([inner.prior.values["scale"]]), np.ones(1))
 
@@ -101,7 +101,7 @@ def _meanfield(model: Model, settings: Settings, noise: Noise, units: Units) -> 
 def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
     if not hasattr(model.prior, "mode"):
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
-    options = dict(_options(settings, "accelerate", "smoothing", "starts"))
+    options = dict(options_of(settings, "accelerate", "smoothing", "starts"))
     convex = model.prior.penalty(1.0) is not None
     starts = options.pop("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
     tol = min(settings.tol, 1e-12)  # EM creeps: a small change of the objective is not yet a small distance
@@ -113,7 +113,7 @@ def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regres
 
     def attempt(start: float) -> Outcome:
         engine = LearnedNoise(EM(shrink=start, **options), noise, mode=True)
-        return _run(engine, model, settings, "em", max_iter=settings.max_iter, tol=tol)
+        return run_engine(engine, model, settings, "em", max_iter=settings.max_iter, tol=tol)
 
     outcome = _best(attempt, starts)
     inner = outcome.state.inner
@@ -124,7 +124,7 @@ def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regres
 
 
 def _gibbs(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
-    engine = NoisyGibbs(Gibbs(chains=settings.chains, **_options(settings, "scale_moves")), noise)
+    engine = NoisyGibbs(Gibbs(chains=settings.chains, **options_of(settings, "scale_moves")), noise)
     sweeps = settings.warmup + settings.draws * settings.thin
     shape = (settings.draws, settings.chains)
     draws, mean = np.empty((*shape, model.size)), np.zeros(model.size)
@@ -143,7 +143,7 @@ def _gibbs(model: Model, settings: Settings, noise: Noise, units: Units) -> Regr
             kept += 1
         return bool(settings.callback and settings.callback(iteration, info))
 
-    outcome = _run(engine, model, replace(settings, callback=keep), "gibbs", max_iter=sweeps, outcome=current)
+    outcome = run_engine(engine, model, replace(settings, callback=keep), "gibbs", max_iter=sweeps, outcome=current)
     if kept < 2:
         raise KeyboardInterrupt("interrupted before two draws were kept")
     outcome.converged = kept == settings.draws

@@ -15,6 +15,7 @@ from softmargin.designs.standardize import Columns
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Recipe, fit_binary, spread_of
 from softmargin.estimators.fresh import fresh
+from softmargin.estimators.incomplete import Incomplete, fit_incomplete
 from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.linear import LEVEL, LinearMachine
 from softmargin.estimators.notices import warn_of_fits
@@ -85,8 +86,10 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         What more than two classes become: a model for every pair, or one model whose class scores sum to zero.
     costs : array of shape (k, k) or None, default=None
         ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero".
-    random_effects, missing
-        Reserved for grouped data and missing values.
+    missing : {"model"}, default="model"
+        NaN in X are unknowns: the columns get a joint normal model, and missing cells are averaged over (or drawn).
+    random_effects
+        Reserved for grouped data.
 
     Attributes
     ----------
@@ -105,6 +108,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         Learning rate used.
     offset_ : float
         Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
+    imputed_ : DataFrame
+        Missing cells of the training rows with their mean and standard deviation (two classes, where X has NaN).
     loo_ : LeaveOneOut
         Leave-one-out log loss and error, the link's parameters, and ``max_kv``.
     inclusion_ : array of shape (n_features,)
@@ -127,6 +132,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     >>> model.predict_proba(X[:2]).shape
     (2, 2)
     """
+
+    _missing_allowed = True
 
     def __init__(
         self,
@@ -202,7 +209,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             self, X, y, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, ensure_min_samples=2
         )
         names = getattr(self, "feature_names_in_", None)
-        check_finite(X, names)
+        check_finite(X, names, missing=True)
         self.classes_, index = class_labels(y)
         count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         weight = row_weights(count, index, self.classes_, self.class_weight)
@@ -211,7 +218,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             X, index, count, weight = X[used], index[used], count[used], weight[used]
         columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
         self._note_constant_columns(columns.keep, names)
-        recipe = self._recipe(prior)
+        recipe = self._recipe(prior, isinstance(X, np.ndarray) and bool(np.isnan(X).any()))
         each, end = fit_tasks(self, X, y)
         task: dict[str, Any] = {
             "streams": Streams.from_random_state(self.random_state),
@@ -222,6 +229,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         end()
         self.loo_probability_ = np.full((len(used), len(self.classes_)), np.nan)
         self.loo_probability_[used] = self._fitted.loo_probability
+        if isinstance(self._fitted, Incomplete):
+            self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
         self._publish()
         return self
 
@@ -231,6 +240,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         """Fit two classes as they are, and more of them by ``multi_class``."""
         k = len(self.classes_)
         if k > 2 and self.multi_class == "sum-to-zero":
+            if recipe.incomplete:
+                raise ValueError("multi_class='sum-to-zero' does not take missing values; use multi_class='pairwise'.")
             if self.likelihood != "hinge":
                 raise ValueError("multi_class='sum-to-zero' is for likelihood='hinge'; use multi_class='pairwise'.")
             return fit_sum_to_zero(recipe, X, index, count, weight, columns, self.costs, k, **task)
@@ -241,12 +252,15 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             return fit_pairwise(recipe, X, index, count, weight, k, **task)
         if self.costs is not None:  # the cost of an error of either class is a weight of its rows
             weight = pair_weights(index, weight, cost_table(self.costs, k), k).sum(axis=0)
-        return fit_binary(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
+        fit_two = fit_incomplete if recipe.incomplete else fit_binary
+        return fit_two(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
-    def _recipe(self, prior: Any) -> Recipe:
+    def _recipe(self, prior: Any, incomplete: bool) -> Recipe:
         names = getattr(self, "feature_names_in_", None)
         loss = _LOSSES[self.likelihood]()
-        return Recipe(prior, loss, self.inference, self.learning_rate, self.solver, self._run_settings(), names)
+        return Recipe(
+            prior, loss, self.inference, self.learning_rate, self.solver, self._run_settings(), names, incomplete
+        )
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
@@ -292,6 +306,10 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         return super()._checked(X)
 
+    @property
+    def _takes_missing(self) -> bool:
+        return isinstance(self._fitted.parts[0], Incomplete)
+
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
 
@@ -302,9 +320,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         if not return_std:
             return self._fitted.decision(X, self.probability)
         self._only_two("decision_function(return_std=True)")
-        posterior = spread_of(self.posterior_, "decision_function(return_std=True)")
+        spread_of(self.posterior_, "decision_function(return_std=True)")
         with one_blas_thread():
-            f, v = posterior.moments(self._fitted.design(X))
+            f, v = self._fitted.moments(X)
         return f + self.offset_, np.sqrt(v)
 
     def _only_two(self, what: str) -> None:

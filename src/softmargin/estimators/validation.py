@@ -40,9 +40,11 @@ def check_numeric(X: Any) -> None:
         )
 
 
-def check_finite(X: Any, names: Any) -> None:
-    """Refuse missing and infinite values, naming the columns."""
+def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
+    """Refuse infinite values, and missing ones unless ``missing``, naming the columns."""
     sparse: bool = sp.issparse(X)
+    if missing and not sparse:
+        X = np.where(np.isnan(X), 0.0, X) if np.isnan(X).any() else X
     values = X.data if sparse else X
     if np.isfinite(values.sum()) or np.isfinite(values).all():
         return

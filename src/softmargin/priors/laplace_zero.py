@@ -58,7 +58,7 @@ class LaplaceZero(_Engines):
     always_include : sequence
         Columns that are never left out; their coefficients are Laplace.
     hyperprior : HalfT, HalfCauchy, InverseGamma or None
-        Prior of a learned scale: None is half-t with 4 degrees of freedom; ``InverseGamma`` refers to ``scale^2``.
+        Prior of a learned scale: None is half-t with 10 degrees of freedom; ``InverseGamma`` refers to ``scale^2``.
     intercept_scale : float
         Standard deviation of the intercept.
 

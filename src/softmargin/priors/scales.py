@@ -110,7 +110,7 @@ class HalfT:
     """
 
     scale: float = 1.0
-    df: float = 4.0
+    df: float = 10.0
     learned = True
 
     def __post_init__(self) -> None:

@@ -39,7 +39,7 @@ class SpikeSlab:
     always_include : sequence of str or int, or array of bool
         Columns that are always in.
     hyperprior : HalfT, HalfCauchy, InverseGamma or None
-        Prior of a learned scale; None is half-t with 4 degrees of freedom.
+        Prior of a learned scale; None is half-t with 10 degrees of freedom.
     inclusion_prior : (float, float)
         The two parameters of the beta prior of a learned inclusion probability.
     intercept_scale : float

@@ -1,0 +1,226 @@
+"""Two classes with missing predictors: the missing cells are part of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from softmargin.covariates import CovariateLaw
+from softmargin.designs.base import Array
+from softmargin.designs.imputed import Cells, Imputed, given_observed
+from softmargin.designs.standardize import Columns
+from softmargin.engines.fixed_point import EM, MeanField
+from softmargin.engines.gaussian_vi import GaussianVI
+from softmargin.engines.gibbs import Gibbs
+from softmargin.engines.missing import Missing, MissingState, completed
+from softmargin.engines.missing_cavities import missing_cavities
+from softmargin.engines.missing_gibbs import CellAverage, MissingGibbs
+from softmargin.engines.model import Model
+from softmargin.engines.scale_mixture import mix_over_scale
+from softmargin.estimators.binary import Binary, Recipe, better_rate, spread_of
+from softmargin.estimators.inference import Fit, Inclusion, Settings, drawn_fit, options_of, run_engine, sampler_of
+from softmargin.estimators.problem import prepare
+from softmargin.estimators.readout import BinaryReadout, HeldOut
+from softmargin.execution.blocks import one_blas_thread
+from softmargin.execution.streams import Purpose, Streams
+
+__all__ = ["Incomplete", "fit_incomplete"]
+
+
+@dataclass(frozen=True, eq=False)
+class Incomplete(Binary):
+    """A fitted model with the law of the covariates, by which new rows are completed, and the training cells."""
+
+    law: CovariateLaw | None = None
+    cells: Cells | None = None
+
+    def design(self, X: Any) -> Any:
+        """New rows: what is missing has its density given what is observed."""
+        assert self.law is not None
+        columns = self.columns
+        rows = (X[:, columns.keep] - columns.shift) * columns.scale
+        return given_observed(rows, *self.law, intercept=columns.intercept)
+
+    def moments(self, X: Any) -> tuple[Array, Array]:
+        """Missing cells add to the variance of f."""
+        design: Imputed = self.design(X)
+        posterior = self.fit.posterior
+        v = design.row_quad(posterior.root) if posterior.has_spread else np.zeros(len(X))
+        return design.matvec(posterior.mean), v + design.excess(posterior.mean)
+
+    def imputed(self, rows: Any, names: list[str]) -> pd.DataFrame:
+        """The training cells as a table; ``rows`` are the positions of the fitted rows in the data."""
+        assert self.cells is not None
+        row, column, mean, sd = self.cells
+        return pd.DataFrame({"row": rows[row], "feature": [names[j] for j in column], "mean": mean, "sd": sd})
+
+    def sample(self, X: Any, n: int, streams: Streams) -> Array:
+        """Draws (rows, n) of f, missing cells drawn too."""
+        with one_blas_thread():
+            rng, design = streams.at(Purpose.PREDICT), self.design(X)
+            beta = spread_of(self.fit.posterior, "sample").coefficient_draws(rng, n)
+            f = np.column_stack([design.matvec(one) for one in beta])
+            spread = np.column_stack([np.sqrt(np.maximum(design.excess(one), 0.0)) for one in beta])
+            return np.asarray(f + spread * rng.standard_normal(f.shape))
+
+
+class _Found(NamedTuple):
+    fit: Fit
+    law: CovariateLaw
+    cells: Cells
+
+
+def fit_incomplete(
+    recipe: Recipe,
+    X: Any,
+    sign: Array,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    *,
+    streams: Streams,
+    workers: int = 1,
+    callback: Callable[[int, Any], bool] | None = None,
+) -> Incomplete:
+    """Fit rows with signs -1 and 1 and NaN where a predictor is missing."""
+    if recipe.inference not in _INFERENCES:
+        raise ValueError(f"inference={recipe.inference!r} does not take missing values; use 'vb' or 'gibbs'.")
+    with one_blas_thread():
+        form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
+        problem = prepare(X, sign, count, weight, columns, prior=recipe.prior, solver="cholesky", **form)
+        model = problem.model
+        settings = Settings(BinaryReadout(columns, None, problem.part, weight), callback=callback, **recipe.run)
+        quiet = replace(settings, options={}, callback=None)
+        try:
+            if not isinstance(recipe.learning_rate, str):
+                rate = float(recipe.learning_rate)
+            elif getattr(recipe.loss, "normalised", False):
+                rate = 1.0
+            else:
+                plain = model if hasattr(model.prior, "gaussian") else model.with_prior(_normal(model))
+                rate = better_rate(lambda r: _vb(plain.with_weight(r * model.c), quiet).fit)
+            found = _INFERENCES[recipe.inference](model.with_weight(rate * model.c), settings)
+        finally:
+            model.blocks.close()
+    return Incomplete(found.fit, rate, recipe.loss, found.law, found.cells.to_user(columns))
+
+
+def _normal(model: Model) -> Any:
+    from softmargin.priors.ridge import Ridge
+
+    return Ridge().bind(model.free, len(model.y))
+
+
+def _held(settings: Settings, model: Model, state: MissingState, parts: list[Any], weights: Array) -> HeldOut:
+    """Predictors without their own rows, of a mixture of Gaussian fits to the same completed rows."""
+    outs = [
+        missing_cavities(state.design, state.law, mean, root, inner.message, inner.f, inner.v, settings.readout.part)
+        for inner, mean, root in parts
+    ]
+    f = sum(p * out[0] for p, out in zip(weights, outs, strict=True))
+    v = sum(p * (out[1] + (out[0] - f) ** 2) for p, out in zip(weights, outs, strict=True))
+    share = float(weights @ np.array([out[2] for out in outs]))
+    held: HeldOut = settings.readout.linked(model, np.asarray(f), np.asarray(v), share)
+    return held
+
+
+def _fitted(engine: Any, label: str, model: Model, settings: Settings) -> _Found:
+    """Run a variational engine around the missing cells."""
+    outcome = run_engine(Missing(engine), model, settings, label, max_iter=settings.max_iter, tol=settings.tol)
+    state: MissingState = outcome.state
+    inner = state.inner
+    mean, root = engine.coefficients(inner)
+    scale, one = inner.prior.values["scale"], np.ones(1)
+    inclusion = None
+    if hasattr(inner, "inclusion"):
+        nothing = np.zeros_like(inner.inclusion)
+        inclusion = Inclusion(inner.inclusion[None], nothing, nothing[None])
+    mixed = isinstance(engine, GaussianVI) and model.prior.stretch(model.prior.start()) is not None
+    if mixed and not outcome.interrupted:
+        mixture = mix_over_scale(completed(model, state.design), inner)
+        parts = [(each, each.q.mean, each.q.root) for each in mixture.states]
+        held = _held(settings, model, state, parts, mixture.weights)
+        posterior = settings.readout.gaussian(mixture.mean, mixture.root, mixture.scales, mixture.weights)
+        scale = float(np.exp(mixture.weights @ np.log(mixture.scales)))
+    else:
+        held = _held(settings, model, state, [(inner, mean, root)], one)
+        posterior = settings.readout.gaussian(mean, root, np.array([scale]), one)
+    return _Found(Fit(posterior, held, scale, outcome, inclusion=inclusion), state.law, state.design.cells())
+
+
+def _vb(model: Model, settings: Settings) -> _Found:
+    if hasattr(model.prior, "variational"):
+        return _fitted(model.prior.variational(**options_of(settings, "starts")), "vb", model, settings)
+    reason = getattr(model.prior, "only_draws", "")
+    if reason:
+        raise ValueError(f"{reason}.")
+    options_of(settings)
+    return _fitted(GaussianVI(), "vb", model, settings)
+
+
+def _meanfield(model: Model, settings: Settings) -> _Found:
+    if hasattr(model.prior, "variational"):
+        return _vb(model, settings)
+    return _fitted(MeanField(**options_of(settings, "accelerate")), "meanfield", model, settings)
+
+
+def _quick(model: Model, settings: Settings) -> HeldOut:
+    """Leave-one-out predictors of a quick fit, under a normal prior where the prior has point masses."""
+    plain = model if hasattr(model.prior, "gaussian") else model.with_prior(_normal(model))
+    held: HeldOut = _vb(plain, replace(settings, options={}, callback=None)).fit.held
+    return held
+
+
+def _map(model: Model, settings: Settings) -> _Found:
+    """EM; its link is fitted on the leave-one-out predictors of a Gaussian fit."""
+    if not hasattr(model.prior, "mode"):
+        raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
+    engine = EM(**options_of(settings, "accelerate", "smoothing"))
+    outcome = run_engine(Missing(engine), model, settings, "em", max_iter=settings.max_iter, tol=settings.tol)
+    state: MissingState = outcome.state
+    scale = state.inner.prior.values["scale"]
+    out = _quick(model, settings)
+    held = settings.readout.linked(model, out.f, np.zeros_like(out.f), float("nan"), smooth=True)
+    posterior = settings.readout.point(state.inner.q.mean, scale)
+    return _Found(Fit(posterior, held, scale, outcome, gap=float("nan")), state.law, state.design.cells())
+
+
+@dataclass(frozen=True, eq=False)
+class _DrawnReadout(BinaryReadout):
+    """Draws with missing cells: sums over the cells, and the link of a quick fit."""
+
+    held: HeldOut | None = None
+    cells: CellAverage | None = None
+
+    def averager(self, model: Model) -> Any:
+        return self
+
+    def add(self, chain: Any, iteration: int) -> None:
+        """Take in one draw of the cells."""
+        assert self.cells is not None
+        self.cells.add(chain)
+
+    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> HeldOut:
+        assert self.held is not None
+        return self.held
+
+
+def _gibbs(model: Model, settings: Settings) -> _Found:
+    """Draws of coefficients, cells and covariates."""
+    sampler = sampler_of(model, settings, Gibbs)
+    cells, r = CellAverage(), settings.readout
+    readout = _DrawnReadout(r.columns, r.basis, r.part, r.weight, r.tol, _quick(model, settings), cells)
+    fit = drawn_fit(MissingGibbs(sampler), model, replace(settings, readout=readout), "gibbs")
+    return _Found(fit, cells.law(), cells.imputed())
+
+
+_INFERENCES: dict[str, Callable[[Model, Settings], _Found]] = {
+    "vb": _vb,
+    "map": _map,
+    "meanfield": _meanfield,
+    "gibbs": _gibbs,
+}
