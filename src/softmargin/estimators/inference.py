@@ -293,9 +293,8 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     notice = ""
     if point.certificate.gap > _UNFINISHED:
         outcome.change = point.certificate.gap
-        notice = (
-            f"the mode is certified to a relative gap of {outcome.change:.1e} only; try another scale of the prior."
-        )
+        way = "try another scale of the prior" if algorithm == "newton" else "use algorithm='newton' or raise max_iter"
+        notice = f"the mode is certified to a relative gap of {outcome.change:.1e} only; {way}."
     scale = state.prior.values["scale"]
     posterior, held = settings.readout.point(point.beta, scale), settings.readout.of_mode(model, point, penalty)
     return Fit(posterior, held, scale, outcome, gap=point.certificate.gap, notice=notice)

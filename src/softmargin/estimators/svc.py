@@ -255,7 +255,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         fit_two = fit_incomplete if recipe.incomplete else fit_binary
         return fit_two(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
-    def _recipe(self, prior: Any, incomplete: bool) -> Recipe:
+    def _recipe(self, prior: Any, incomplete: bool = False) -> Recipe:
         names = getattr(self, "feature_names_in_", None)
         loss = _LOSSES[self.likelihood]()
         return Recipe(
