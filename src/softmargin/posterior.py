@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from softmargin.execution.blocks import Blocks, Cell
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.wide import noise, quadratic, squares
 
-__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior"]
+__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "leading"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,3 +189,39 @@ class DrawsPosterior(GaussianPosterior):
             # given that it is not zero; one half where it always is
             "prob_positive": ((flat > 0).sum(axis=0) + 1e-300) / ((flat != 0).sum(axis=0) + 2e-300),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class _LeadingRoot:
+    """The root of the first coefficients' covariance, from a structured one of all of them."""
+
+    whole: Any
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    def squares(self) -> Array:
+        """Marginal variances."""
+        return squares(self.whole)[: self.size]
+
+    def quadratic(self, x: Array) -> float:
+        """``x' C x`` of the covariance C."""
+        return quadratic(self.whole, np.concatenate((x, np.zeros(self.whole.shape[0] - self.size))))
+
+    def noise(self, rng: np.random.Generator, n: int) -> Array:
+        """Draws (n, size) of N(0, C)."""
+        return noise(self.whole, rng, n)[:, : self.size]
+
+
+def leading(posterior: Any, size: int) -> Any:
+    """The posterior of the first ``size`` coefficients."""
+    changes: dict[str, Any] = {"mean": posterior.mean[:size]}
+    if isinstance(posterior, GaussianPosterior):
+        root = posterior.root
+        plain = isinstance(root, np.ndarray)
+        changes["root"] = np.ascontiguousarray(root[:size]) if plain else _LeadingRoot(root, size)
+    if isinstance(posterior, DrawsPosterior):
+        changes["draws"] = posterior.draws[..., :size]
+    return replace(posterior, **changes)

@@ -251,6 +251,8 @@ class Grouped:
     def row_quad(self, root: Any, lo: int = 0, hi: int | None = None) -> Array:
         """``v_i = |L_g^-1 z_i|^2 + |R'(x_i - T_g'z_i)|^2`` from the pieces of an arrowhead covariance."""
         lo, hi = self._range(lo, hi)
+        if isinstance(root, np.ndarray):
+            return self._plain_quad(root, lo, hi)
         v, term = np.empty(hi - lo), self.main
         for start in range(lo, hi, _SLAB):
             stop = min(start + _SLAB, hi)
@@ -261,6 +263,27 @@ class Grouped:
                 side = self.side[start:stop] - self._main_rows[start:stop] @ root.side
             part += root.core_quad(X, side)
         return v
+
+    def _plain_quad(self, root: Array, lo: int, hi: int) -> Array:
+        """The same from a plain root."""
+        v = np.empty(hi - lo)
+        for start in range(lo, hi, _SLAB):
+            stop = min(start + _SLAB, hi)
+            image = self.base.rows(np.arange(start, stop)) @ root[: self.starts[0]]
+            image += self._group_rows[start:stop] @ root[self.starts[0] :]
+            v[start - lo : stop - lo] = np.einsum("ij,ij->i", image, image)
+        return v
+
+    @cached_property
+    def _group_rows(self) -> Any:
+        return sp.hstack([term.sparse() for term in self.terms], format="csr")
+
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Products with several columns of coefficients, the intercept's left out."""
+        lo, hi = self._range(lo, hi)
+        own = self.starts[0] - int(self.intercept)
+        product = self.base.matmat(np.ascontiguousarray(coefficients[:own]), lo, hi)
+        return np.asarray(product + self._group_rows[lo:hi] @ coefficients[own:])
 
     def rows(self, index: Any) -> Array:
         """The given rows as a plain dense array."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +96,17 @@ class Imputed:
     F: Array
     s: Array  # one number a missing cell
     log_det: Array  # log |F| of every pattern
+    known: int = 0  # columns behind the covariates, which are never missing
+
+    @property
+    def covariates(self) -> Array:
+        """The columns that have a joint density."""
+        return self.dense.X[:, : self.dense.X.shape[1] - self.known]
+
+    def beside(self, Z: Array) -> Imputed:
+        """The same with known columns behind the covariates."""
+        dense = Dense.plain(np.column_stack((self.covariates, Z)), intercept=self.intercept)
+        return replace(self, dense=dense, known=Z.shape[1])
 
     @property
     def intercept(self) -> bool:
@@ -155,7 +166,7 @@ class Imputed:
 
     def scatter(self) -> Array:
         """``sum_i S_i`` over the slopes."""
-        A = np.zeros((self.dense.X.shape[1], self.dense.X.shape[1]))
+        A = np.zeros((self.covariates.shape[1], self.covariates.shape[1]))
         if len(self.patterns.row):
             _weighted(*self._shared(), 0, np.ones(len(self.patterns.row)), 0, A)
         return A
@@ -210,8 +221,11 @@ def _cell_variances(kind: Any, cell: Any, columns: Any, start: Any, block: Any, 
 
 
 def predicted(X: Array, patterns: Patterns, F: Array, mean: Array, precision: Array) -> Array:
-    """The rows with their missing cells at the mean given the observed ones; what X has there does not matter."""
-    residual = to_coordinates(patterns, F, (X[patterns.row] - mean) @ precision)
+    """The rows with their missing cells at the mean given the observed ones; what X has there does not matter.
+
+    Columns behind those that the mean and the precision are about stay as they are.
+    """
+    residual = to_coordinates(patterns, F, (X[patterns.row, : len(mean)] - mean) @ precision)
     X, cells = X.copy(), patterns.of_cells()
     X[cells] -= to_cells(patterns, F, residual)
     return X

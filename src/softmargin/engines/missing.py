@@ -64,7 +64,8 @@ def first_guess(
         )
     design = model.blocks.design
     lead = int(design.intercept)
-    X = np.ascontiguousarray(design.rows(np.arange(design.shape[0]))[:, lead:])
+    everything = design.rows(np.arange(design.shape[0]))
+    X = np.ascontiguousarray(everything[:, lead : everything.shape[1] - model.known])
     missing = np.isnan(X)
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
@@ -82,7 +83,7 @@ def first_guess(
         if abs(value - last) <= tol * (1.0 + abs(value)):
             break
         last = value
-    return guess, law
+    return guess.beside(everything[:, everything.shape[1] - model.known :]) if model.known else guess, law
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Missing:
 
     def _learn(self, inner: Any, design: Imputed, law: CovariateLaw) -> MissingState:
         """The covariates given the cells."""
-        law, value = self.covariates.expect(design.dense.X, design.scatter(), law.precision)
+        law, value = self.covariates.expect(design.covariates, design.scatter(), law.precision)
         value += 0.5 * (_ENTROPY * len(design.s) + design.log_volume())
         return MissingState(inner, design, law, _objective(inner) + value)
 
@@ -235,7 +236,7 @@ def refreshed(
             break
     z, s = rows.answer(k, b)
     X[design.patterns.of_cells()] += to_cells(design.patterns, F, z)
-    return Imputed(Dense.plain(X, intercept=design.intercept), design.patterns, F, s, log_det)
+    return Imputed(Dense.plain(X, intercept=design.intercept), design.patterns, F, s, log_det, design.known)
 
 
 def _coordinates(design: Imputed, law: CovariateLaw, mean: Array, root: Array) -> tuple[_Rows, Array, Array, Array]:

@@ -109,7 +109,8 @@ class MissingGibbs:
         if hasattr(self.sampler, "moved"):
             chain = self.sampler.moved(now, chain)
         rng = model.streams.at(Purpose.COVARIATES, chain=k, iteration=iteration)
-        return MissingChain(chain, X, self.covariates.draw(rng, X, state.law.precision), state.patterns)
+        law = self.covariates.draw(rng, X[:, : X.shape[1] - model.known], state.law.precision)
+        return MissingChain(chain, X, law, state.patterns)
 
 
 def _completed(model: Model, X: Array) -> Model:

@@ -28,6 +28,7 @@ class Model:
     free: Flags
     streams: Streams
     space: Space = field(default_factory=Full)
+    known: int = 0  # last columns that say which group a row is of: never missing, and no covariates
 
     @property
     def y(self) -> Array:

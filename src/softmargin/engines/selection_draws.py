@@ -52,7 +52,7 @@ def interweave(
     if log_hyper is None or not beta.any():
         return beta, f, scale
     free, signed = prior.free, rows.signed * f
-    n_free, half = int(free.sum()), 0.5 * prior.flat * float(beta[free] @ beta[free])
+    n_free, half = int(free.sum()), 0.5 * float(np.sum(prior.flat * beta[free] ** 2))
 
     def log_density(t: float) -> float:
         if abs(t) > _FAR:

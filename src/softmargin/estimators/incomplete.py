@@ -27,8 +27,17 @@ from softmargin.estimators.problem import prepare
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
+from softmargin.priors.ridge import Ridge
 
-__all__ = ["Incomplete", "fit_incomplete"]
+__all__ = [
+    "INCOMPLETE",
+    "Found",
+    "Incomplete",
+    "check_takes_missing",
+    "fit_incomplete",
+    "imputed_table",
+    "without_selection",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +46,8 @@ class Incomplete(Binary):
 
     law: CovariateLaw | None = None
     cells: Cells | None = None
+
+    takes_missing = True
 
     def design(self, X: Any) -> Any:
         """New rows: what is missing has its density given what is observed."""
@@ -55,8 +66,7 @@ class Incomplete(Binary):
     def imputed(self, rows: Any, names: list[str]) -> pd.DataFrame:
         """The training cells as a table; ``rows`` are the positions of the fitted rows in the data."""
         assert self.cells is not None
-        row, column, mean, sd = self.cells
-        return pd.DataFrame({"row": rows[row], "feature": [names[j] for j in column], "mean": mean, "sd": sd})
+        return imputed_table(self.cells, rows, names)
 
     def sample(self, X: Any, n: int, streams: Streams) -> Array:
         """Draws (rows, n) of f, missing cells drawn too."""
@@ -68,7 +78,15 @@ class Incomplete(Binary):
             return np.asarray(f + spread * rng.standard_normal(f.shape))
 
 
-class _Found(NamedTuple):
+def imputed_table(cells: Cells, rows: Any, names: list[str]) -> pd.DataFrame:
+    """Missing cells with their mean and standard deviation."""
+    row, column, mean, sd = cells
+    return pd.DataFrame({"row": rows[row], "feature": [names[j] for j in column], "mean": mean, "sd": sd})
+
+
+class Found(NamedTuple):
+    """A fit, the law of the covariates and the training cells, in the units of the model."""
+
     fit: Fit
     law: CovariateLaw
     cells: Cells
@@ -87,8 +105,7 @@ def fit_incomplete(
     callback: Callable[[int, Any], bool] | None = None,
 ) -> Incomplete:
     """Fit rows with signs -1 and 1 and NaN where a predictor is missing."""
-    if recipe.inference not in _INFERENCES:
-        raise ValueError(f"inference={recipe.inference!r} does not take missing values; use 'vb' or 'gibbs'.")
+    check_takes_missing(recipe.inference)
     with one_blas_thread():
         form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
         problem = prepare(X, sign, count, weight, columns, prior=recipe.prior, solver="cholesky", **form)
@@ -101,18 +118,29 @@ def fit_incomplete(
             elif getattr(recipe.loss, "normalised", False):
                 rate = 1.0
             else:
-                plain = model if hasattr(model.prior, "gaussian") else model.with_prior(_normal(model))
+                plain = without_selection(model)
                 rate = better_rate(lambda r: _vb(plain.with_weight(r * model.c), quiet).fit)
-            found = _INFERENCES[recipe.inference](model.with_weight(rate * model.c), settings)
+            found = INCOMPLETE[recipe.inference](model.with_weight(rate * model.c), settings)
         finally:
             model.blocks.close()
     return Incomplete(found.fit, rate, recipe.loss, found.law, found.cells.to_user(columns))
 
 
-def _normal(model: Model) -> Any:
-    from softmargin.priors.ridge import Ridge
+def check_takes_missing(inference: str) -> None:
+    """Refuse an inference that needs complete rows."""
+    if inference not in INCOMPLETE:
+        raise ValueError(f"inference={inference!r} does not take missing values; use 'vb' or 'gibbs'.")
 
-    return Ridge().bind(model.free, len(model.y))
+
+def without_selection(model: Model) -> Model:
+    """The model under a normal prior where its own has point masses."""
+    prior: Any = model.prior
+    if getattr(prior, "selects", not hasattr(prior, "gaussian")):
+        if not hasattr(prior, "parts"):
+            return model.with_prior(Ridge().bind(model.free, len(model.y)))
+        fixed = Ridge().bind(model.free[prior.parts[0].where], len(model.y))
+        return model.with_prior(prior.with_fixed(fixed))
+    return model
 
 
 def _held(settings: Settings, model: Model, state: MissingState, parts: list[Any], weights: Array) -> HeldOut:
@@ -128,7 +156,7 @@ def _held(settings: Settings, model: Model, state: MissingState, parts: list[Any
     return held
 
 
-def _fitted(engine: Any, label: str, model: Model, settings: Settings) -> _Found:
+def _fitted(engine: Any, label: str, model: Model, settings: Settings) -> Found:
     """Run a variational engine around the missing cells."""
     outcome = run_engine(Missing(engine), model, settings, label, max_iter=settings.max_iter, tol=settings.tol)
     state: MissingState = outcome.state
@@ -149,10 +177,10 @@ def _fitted(engine: Any, label: str, model: Model, settings: Settings) -> _Found
     else:
         held = _held(settings, model, state, [(inner, mean, root)], one)
         posterior = settings.readout.gaussian(mean, root, np.array([scale]), one)
-    return _Found(Fit(posterior, held, scale, outcome, inclusion=inclusion), state.law, state.design.cells())
+    return Found(Fit(posterior, held, scale, outcome, inclusion=inclusion), state.law, state.design.cells())
 
 
-def _vb(model: Model, settings: Settings) -> _Found:
+def _vb(model: Model, settings: Settings) -> Found:
     if hasattr(model.prior, "variational"):
         return _fitted(model.prior.variational(**options_of(settings, "starts")), "vb", model, settings)
     reason = getattr(model.prior, "only_draws", "")
@@ -162,7 +190,7 @@ def _vb(model: Model, settings: Settings) -> _Found:
     return _fitted(GaussianVI(), "vb", model, settings)
 
 
-def _meanfield(model: Model, settings: Settings) -> _Found:
+def _meanfield(model: Model, settings: Settings) -> Found:
     if hasattr(model.prior, "variational"):
         return _vb(model, settings)
     return _fitted(MeanField(**options_of(settings, "accelerate")), "meanfield", model, settings)
@@ -170,12 +198,11 @@ def _meanfield(model: Model, settings: Settings) -> _Found:
 
 def _quick(model: Model, settings: Settings) -> HeldOut:
     """Leave-one-out predictors of a quick fit, under a normal prior where the prior has point masses."""
-    plain = model if hasattr(model.prior, "gaussian") else model.with_prior(_normal(model))
-    held: HeldOut = _vb(plain, replace(settings, options={}, callback=None)).fit.held
+    held: HeldOut = _vb(without_selection(model), replace(settings, options={}, callback=None)).fit.held
     return held
 
 
-def _map(model: Model, settings: Settings) -> _Found:
+def _map(model: Model, settings: Settings) -> Found:
     """EM; its link is fitted on the leave-one-out predictors of a Gaussian fit."""
     if not hasattr(model.prior, "mode"):
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
@@ -186,7 +213,7 @@ def _map(model: Model, settings: Settings) -> _Found:
     out = _quick(model, settings)
     held = settings.readout.linked(model, out.f, np.zeros_like(out.f), float("nan"), smooth=True)
     posterior = settings.readout.point(state.inner.q.mean, scale)
-    return _Found(Fit(posterior, held, scale, outcome, gap=float("nan")), state.law, state.design.cells())
+    return Found(Fit(posterior, held, scale, outcome, gap=float("nan")), state.law, state.design.cells())
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +236,16 @@ class _DrawnReadout(BinaryReadout):
         return self.held
 
 
-def _gibbs(model: Model, settings: Settings) -> _Found:
+def _gibbs(model: Model, settings: Settings) -> Found:
     """Draws of coefficients, cells and covariates."""
     sampler = sampler_of(model, settings, Gibbs)
     cells, r = CellAverage(), settings.readout
     readout = _DrawnReadout(r.columns, r.basis, r.part, r.weight, r.tol, _quick(model, settings), cells)
     fit = drawn_fit(MissingGibbs(sampler), model, replace(settings, readout=readout), "gibbs")
-    return _Found(fit, cells.law(), cells.imputed())
+    return Found(fit, cells.law(), cells.imputed())
 
 
-_INFERENCES: dict[str, Callable[[Model, Settings], _Found]] = {
+INCOMPLETE: dict[str, Callable[[Model, Settings], Found]] = {
     "vb": _vb,
     "map": _map,
     "meanfield": _meanfield,

@@ -19,7 +19,7 @@ from softmargin.estimators.problem import SOLVERS
 from softmargin.estimators.validation import check_choice, check_finite
 from softmargin.execution.streams import Streams
 
-__all__ = ["LEVEL", "LinearMachine", "check_level"]
+__all__ = ["LEVEL", "LinearMachine", "check_level", "without_frame"]
 
 LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning in ``_fit`` to the line of fit
 _LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
@@ -31,6 +31,11 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
 
 
+def without_frame(X: Any) -> Any:
+    """X, as an array where it has no columns: scikit-learn does not take a data frame of none."""
+    return X.to_numpy(np.float64) if hasattr(X, "to_numpy") and not X.shape[1] else X
+
+
 class LinearMachine(CallbackSupport, BaseEstimator):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
@@ -39,6 +44,7 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     inference: str
     likelihood: str
     n_features_in_: int
+    formula_: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -83,11 +89,26 @@ class LinearMachine(CallbackSupport, BaseEstimator):
                 stacklevel=LEVEL,
             )
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Any, groups: Any = None) -> Any:
         """New rows, checked."""
         check_is_fitted(self)
+        return self._validated(self._framed(X))
+
+    def _framed(self, X: Any) -> Any:
+        """New rows as predictors; those of a model that was fitted by a formula are data for it."""
+        return self.formula_.frame(X) if hasattr(self, "formula_") else X
+
+    def _validated(self, X: Any) -> Any:
+        least = min(1, self.n_features_in_)  # groups alone make a model too
         X = validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, reset=False
+            self,
+            without_frame(X),
+            accept_sparse="csr",
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_features=least,
+            reset=False,
         )
         check_finite(X, getattr(self, "feature_names_in_", None), missing=self._takes_missing)
         return X
@@ -100,9 +121,9 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     def _names(self) -> list[str]:
         return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
 
-    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
+    def sample(self, X: Any, n: int = 100, random_state: Any = None, groups: Any = None) -> Array:
         """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs or classes, if many."""
-        X = self._checked(X)
+        X = self._checked(X, groups)
         seed = self.random_state if random_state is None else random_state
         draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
         return draws

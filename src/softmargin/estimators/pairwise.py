@@ -12,9 +12,9 @@ import pandas as pd
 
 from softmargin import diagnostics
 from softmargin.designs.base import Array
-from softmargin.estimators.binary import Binary, Recipe, fit_binary
-from softmargin.estimators.incomplete import fit_incomplete
+from softmargin.estimators.binary import Binary, Recipe
 from softmargin.estimators.problem import kept_columns
+from softmargin.estimators.two import fit_two
 from softmargin.execution.streams import Streams
 
 __all__ = ["Pairwise", "Scores", "couple", "fit_pairwise"]
@@ -124,11 +124,12 @@ def fit_pairwise(
             raise KeyboardInterrupt("interrupted before all pairs were fitted")
         rows = np.flatnonzero((index == i) | (index == j))
         sign = np.where(index[rows] == j, 1.0, -1.0)
-        columns = kept_columns(X[rows], count[rows], intercept=intercept, standardized=standardized)
-        fit_pair = fit_incomplete if recipe.incomplete else fit_binary
-        pair = fit_pair(
+        own = X.at(rows) if recipe.effects else X[rows]
+        plain = own.X if recipe.effects else own
+        columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
+        pair = fit_two(
             recipe,
-            X[rows],
+            own,
             sign,
             count[rows],
             weight[rows],

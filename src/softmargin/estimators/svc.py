@@ -13,16 +13,18 @@ from softmargin.designs.base import Array
 from softmargin.designs.classes import pair_weights
 from softmargin.designs.standardize import Columns
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators.binary import Recipe, fit_binary, spread_of
+from softmargin.estimators.binary import Recipe, spread_of
+from softmargin.estimators.effects import Labelled, effects_of, separated
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.incomplete import Incomplete, fit_incomplete
 from softmargin.estimators.inference import INFERENCES
-from softmargin.estimators.linear import LEVEL, LinearMachine
+from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
+from softmargin.estimators.mixed import Mixed
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise, fit_pairwise
 from softmargin.estimators.problem import kept_columns, prior_of
 from softmargin.estimators.selection import Selection
 from softmargin.estimators.sum_to_zero import cost_table, fit_sum_to_zero
+from softmargin.estimators.two import fit_two
 from softmargin.estimators.validation import check_choice, check_finite, check_numeric, class_labels, row_weights
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
@@ -88,8 +90,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero".
     missing : {"model"}, default="model"
         NaN in X are unknowns: the columns get a joint normal model, and missing cells are averaged over (or drawn).
-    random_effects
-        Reserved for grouped data.
+    random_effects : column name, RandomEffect, Smooth, list of them, or None, default=None
+        Effects of groups and smooth functions. A name is a grouping column of X with an effect of its own for every
+        group; such a column is taken out of X and is no predictor.
 
     Attributes
     ----------
@@ -108,6 +111,10 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         Learning rate used.
     offset_ : float
         Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
+    random_effects_ : dict of DataFrame
+        For every grouping factor the effects of its groups, in the units of the data, with their intervals.
+    variance_components_ : DataFrame
+        Standard deviations and correlations of these effects, with intervals and the intraclass correlation.
     imputed_ : DataFrame
         Missing cells of the training rows with their mean and standard deviation (two classes, where X has NaN).
     loo_ : LeaveOneOut
@@ -187,7 +194,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self.verbose = verbose
 
     @managed
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> BayesianSVC:
         """Fit the model.
 
         Parameters
@@ -198,15 +205,27 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             Labels of any type, two or more different ones.
         sample_weight : array of shape (n,), optional
             Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
+        groups : array of shape (n,), optional
+            Group of every row: short for one random intercept, without a column of X for it.
         """
         with fresh(self):
-            return self._fit(X, y, sample_weight)
+            return self._fit(X, y, sample_weight, groups)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> BayesianSVC:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVC:
         prior = self._check_parameters()
+        effects = effects_of(self.random_effects, groups is not None)
+        X, labels = separated(X, effects, groups)
         check_numeric(X)
         X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False, ensure_min_samples=2
+            self,
+            without_frame(X),
+            y,
+            accept_sparse="csr",
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=2,
+            ensure_min_features=0 if effects else 1,
         )
         names = getattr(self, "feature_names_in_", None)
         check_finite(X, names, missing=True)
@@ -216,21 +235,26 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         used = count > 0
         if not used.all():
             X, index, count, weight = X[used], index[used], count[used], weight[used]
+            labels = {key: column[used] for key, column in labels.items()}
         columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
         self._note_constant_columns(columns.keep, names)
-        recipe = self._recipe(prior, isinstance(X, np.ndarray) and bool(np.isnan(X).any()))
+        recipe = self._recipe(prior, isinstance(X, np.ndarray) and bool(np.isnan(X).any()), effects)
+        rows = Labelled(X, labels) if effects else X
         each, end = fit_tasks(self, X, y)
         task: dict[str, Any] = {
             "streams": Streams.from_random_state(self.random_state),
             "workers": self._workers(),
             "callback": each,
         }
-        self._fitted = self._scheme(recipe, X, index, count, weight, columns, task)
+        self._fitted = self._scheme(recipe, rows, index, count, weight, columns, task)
         end()
         self.loo_probability_ = np.full((len(used), len(self.classes_)), np.nan)
         self.loo_probability_[used] = self._fitted.loo_probability
-        if isinstance(self._fitted, Incomplete):
+        if getattr(self._fitted, "cells", None) is not None:
             self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
+        if isinstance(self._fitted, Mixed):
+            self.random_effects_ = self._fitted.random_effects()
+            self.variance_components_ = self._fitted.variance_components()
         self._publish()
         return self
 
@@ -240,6 +264,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         """Fit two classes as they are, and more of them by ``multi_class``."""
         k = len(self.classes_)
         if k > 2 and self.multi_class == "sum-to-zero":
+            if recipe.effects:
+                raise ValueError("multi_class='sum-to-zero' has no random effects; use multi_class='pairwise'.")
             if recipe.incomplete:
                 raise ValueError("multi_class='sum-to-zero' does not take missing values; use multi_class='pairwise'.")
             if self.likelihood != "hinge":
@@ -252,15 +278,13 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             return fit_pairwise(recipe, X, index, count, weight, k, **task)
         if self.costs is not None:  # the cost of an error of either class is a weight of its rows
             weight = pair_weights(index, weight, cost_table(self.costs, k), k).sum(axis=0)
-        fit_two = fit_incomplete if recipe.incomplete else fit_binary
         return fit_two(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
-    def _recipe(self, prior: Any, incomplete: bool = False) -> Recipe:
+    def _recipe(self, prior: Any, incomplete: bool = False, effects: tuple[Any, ...] = ()) -> Recipe:
         names = getattr(self, "feature_names_in_", None)
         loss = _LOSSES[self.likelihood]()
-        return Recipe(
-            prior, loss, self.inference, self.learning_rate, self.solver, self._run_settings(), names, incomplete
-        )
+        run = self._run_settings()
+        return Recipe(prior, loss, self.inference, self.learning_rate, self.solver, run, names, incomplete, effects)
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
@@ -268,8 +292,6 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model"])
         check_choice("multi_class", self.multi_class, ["pairwise", "sum-to-zero"])
-        if self.random_effects is not None:
-            raise ValueError("random_effects are not available in this version; leave them at None.")
         rate = self.learning_rate
         if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
@@ -302,21 +324,30 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
         warn_of_fits(fits, self.inference, self.tol, LEVEL + 1)
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Any, groups: Any = None) -> Any:
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
-        return super()._checked(X)
+        check_is_fitted(self)
+        mixed, X = self._fitted.parts[0], self._framed(X)
+        if not isinstance(mixed, Mixed):
+            if groups is not None:
+                raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
+            return self._validated(X)
+        X, labels = separated(X, [term.effect for term in mixed.terms], groups)
+        return Labelled(self._validated(X), labels)
 
     @property
     def _takes_missing(self) -> bool:
-        return isinstance(self._fitted.parts[0], Incomplete)
+        return bool(getattr(self._fitted.parts[0], "takes_missing", False))
 
-    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+    def decision_function(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
         """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
+
+        With random effects a known group adds its effect; a new one, or none at all, leaves the mean alone.
 
         With ``return_std`` also the posterior standard deviation of f. With more than two classes: an array
         (rows, classes), the centred logarithms of the probabilities.
         """
-        X = self._checked(X)
+        X = self._checked(X, groups)
         if not return_std:
             return self._fitted.decision(X, self.probability)
         self._only_two("decision_function(return_std=True)")
@@ -336,13 +367,16 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         offsets = [model.offset(self.probability) for model in self._fitted.parts]
         return np.array(offsets) if isinstance(self._fitted, Pairwise) else offsets[0]
 
-    def predict_proba(self, X: Any) -> Array:
-        """Probability of each class, columns in the order of ``classes_``."""
-        X = self._checked(X)
+    def predict_proba(self, X: Any, groups: Any = None) -> Array:
+        """Probability of each class, columns in the order of ``classes_``.
+
+        With random effects a known group adds its effect, and a new one is averaged over what groups vary by.
+        """
+        X = self._checked(X, groups)
         p: Array = self._fitted.probability(X, self.probability)
         return p
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, groups: Any = None) -> Any:
         """The more probable class of each row: the argmax of ``predict_proba``."""
         check_is_fitted(self)
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        return self.classes_[np.argmax(self.predict_proba(X, groups), axis=1)]

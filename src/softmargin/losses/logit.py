@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ class Logit:
     Polson, Scott and Windle (2013), theorem 1; Jaakkola and Jordan (2000) for ``expect``.
     """
 
+    latent = math.pi**2 / 3.0  # variance of the noise whose sign the response is
     normalised = True  # probabilities of the two responses sum to one: the learning rate is 1
 
     def loglik(self, y: Array, c: Array, f: Array) -> Array:

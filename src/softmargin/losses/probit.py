@@ -53,6 +53,7 @@ class Probit:
     Albert and Chib (1993).
     """
 
+    latent = 1.0  # variance of the noise whose sign the response is
     normalised = True  # probabilities of the two responses sum to one: the learning rate is 1
 
     def loglik(self, y: Array, c: Array, f: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.designs.coupling import Coupled
 from softmargin.priors.base import PriorMessage, PriorState
-from softmargin.priors.covariances import CovariancePrior, FixedCovariance
+from softmargin.priors.covariances import CovariancePrior, FixedCovariance, wishart
 
 __all__ = ["BoundCovariance"]
 
@@ -107,6 +107,13 @@ class BoundCovariance:
 
     def stretched(self, state: PriorState, t: float) -> PriorState:
         return self._state(self._matrix(state.precision) * math.exp(-2.0 * t))
+
+    def covariances(self, rng: np.random.Generator, precision: Array, n: int) -> Array:
+        """Draws (n, s, s) of the covariance from the variational density whose mean precision this is."""
+        P, df = self._matrix(precision), self.hyperprior.degrees(len(self.labels), self.groups)
+        rate: Array = df * np.asarray(np.linalg.inv(P), dtype=float)
+        draws: Array = np.array([np.linalg.inv(wishart(rng, df, rate)) for _ in range(n)])
+        return draws
 
     def settled(self, precision: Array) -> BoundCovariance:
         """The covariance fixed where this precision has it."""

@@ -15,7 +15,7 @@ from scipy.special import multigammaln
 
 from softmargin.designs.base import Array
 
-__all__ = ["CovariancePrior", "FixedCovariance", "HalfTCovariance", "InverseWishart"]
+__all__ = ["CovariancePrior", "FixedCovariance", "HalfTCovariance", "InverseWishart", "wishart"]
 
 
 class CovariancePrior(Protocol):
@@ -27,6 +27,9 @@ class CovariancePrior(Protocol):
 
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
         """``E P`` under the optimal density, and the bound without its ``(m s/2) log 2 pi``."""
+
+    def degrees(self, width: int, m: int) -> float:
+        """Degrees of freedom of the Wishart density of P after m groups."""
 
     def start(self, width: int) -> Array:
         """P to start from."""
@@ -56,7 +59,7 @@ def _evidence(df: float, rate: Array, m: int) -> float:
     return float(gammas) - 0.5 * (df + m) * _log_det(rate) + 0.5 * m * s * math.log(2.0)
 
 
-def _wishart(rng: np.random.Generator, df: float, rate: Array) -> Array:
+def wishart(rng: np.random.Generator, df: float, rate: Array) -> Array:
     """A Wishart draw with scale matrix ``rate^-1``, by Bartlett's decomposition."""
     s = len(rate)
     A = np.tril(rng.standard_normal((s, s)), -1)
@@ -74,6 +77,9 @@ class FixedCovariance:
 
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
         return self.P, 0.5 * (m * _log_det(self.P) - float((self.P * E).sum()))
+
+    def degrees(self, width: int, m: int) -> float:
+        return math.inf
 
     def start(self, width: int) -> Array:
         return self.P
@@ -108,11 +114,14 @@ class InverseWishart:
         bound = 0.5 * self.df * _log_det(self.matrix) + _evidence(self.df, rate, m)
         return (self.df + m) * _inverse(rate), bound
 
+    def degrees(self, width: int, m: int) -> float:
+        return self.df + m
+
     def start(self, width: int) -> Array:
         return np.eye(width)
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
-        return _wishart(rng, self.df + m, self.matrix + E)
+        return wishart(rng, self.df + m, self.matrix + E)
 
     def stretch(self, P: Array) -> Callable[[float], float]:
         s, trace = len(self.matrix), float((self.matrix * P).sum())
@@ -155,13 +164,16 @@ class HalfTCovariance:
         bound += s * (0.5 * math.log(q) - math.lgamma(0.5) + math.lgamma(shape))
         return P, bound + float((nu * P.diagonal() * inverse_a - shape * np.log(beta)).sum())
 
+    def degrees(self, width: int, m: int) -> float:
+        return self.df + width - 1.0 + m
+
     def start(self, width: int) -> Array:
         return np.eye(width)
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         nu, s = self.df, len(E)
         inverse_a = rng.gamma(0.5 * (nu + s), size=s) / (self.scale**-2 + nu * P.diagonal())
-        return _wishart(rng, nu + s - 1.0 + m, E + np.diag(2.0 * nu * inverse_a))
+        return wishart(rng, nu + s - 1.0 + m, E + np.diag(2.0 * nu * inverse_a))
 
     def stretch(self, P: Array) -> Callable[[float], float]:
         nu, s, q, diagonal = self.df, len(P), self.scale**-2, P.diagonal()

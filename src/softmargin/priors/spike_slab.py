@@ -141,7 +141,7 @@ class BoundSpikeSlab:
 
     free: Flags
     always: Flags
-    flat: float
+    flat: float | Array  # precision of the free coefficients, or of each of them
     scale_prior: ScalePrior
     pi: float | None
     a: float = 1.0
@@ -221,6 +221,13 @@ class BoundSpikeSlab:
         """The same prior with its scale fixed."""
         return replace(self, scale_prior=FixedScale(scale))
 
+    def beside(self, precision: Array) -> BoundSpikeSlab:
+        """The same with more coefficients behind it that are always in, normal with the given precisions."""
+        more = np.ones(len(precision), dtype=bool)
+        flat = np.concatenate((np.full(int(self.free.sum()), self.flat), precision))
+        free, always = np.concatenate((self.free, more)), np.concatenate((self.always, more))
+        return replace(self, free=free, always=always, flat=flat)
+
     def slab(self) -> BoundRidge:
         """The normal prior that is left when every coefficient is in."""
-        return BoundRidge(self.free, self.flat, self.scale_prior, None, self.rows)
+        return BoundRidge(self.free, float(np.max(self.flat)), self.scale_prior, None, self.rows)

@@ -191,6 +191,31 @@ class BoundTerms:
         joined = self._joined([PriorMessage(state.precision, 0.0, state.values) for state in states])
         return PriorState(joined.precision, joined.values)
 
+    @property
+    def selects(self) -> bool:
+        """Whether the fixed effects have point masses."""
+        return hasattr(self.parts[0].prior, "sampler")
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler that the prior of the fixed effects brings along, where it does."""
+        return self.parts[0].prior.sampler
+
+    @property
+    def only_draws(self) -> str:
+        """Why there are only draws, where it is so."""
+        return str(getattr(self.parts[0].prior, "only_draws", ""))
+
+    def around(self, sampler: Any) -> Any:
+        """The sampler of the fixed effects with the terms beside them."""
+        from softmargin.engines.selection_terms import SelectionTerms
+
+        return SelectionTerms(sampler)
+
+    def with_fixed(self, prior: Any) -> BoundTerms:
+        """The same terms beside fixed effects with another prior."""
+        return replace(self, parts=(replace(self.parts[0], prior=prior), *self.parts[1:]))
+
     def start(self) -> PriorState:
         return self._state([part.prior.start() for part in self.parts])
 

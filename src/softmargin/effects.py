@@ -1,0 +1,109 @@
+"""Effects of groups and smooth functions, as a user asks for them."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+__all__ = ["RandomEffect", "Smooth"]
+
+_COVARIANCES = ("full", "diagonal")
+
+
+def _check_scale(what: str, scale: Any) -> None:
+    learned = scale == "learn" if isinstance(scale, str) else isinstance(scale, (int, float)) and scale > 0
+    if not learned:
+        raise ValueError(f"{what} scale must be 'learn' or a positive number; got {scale!r}.")
+
+
+@dataclass(frozen=True)
+class RandomEffect:
+    """An effect of its own for every group: ``u_g ~ N(0, S)``, added to the predictor of the group's rows.
+
+    Parameters
+    ----------
+    group : str or int, or several of them
+        Column of X that holds the groups; of several columns every combination is a group, which is how a factor is
+        nested in another one. The column is no predictor.
+    slopes : sequence of str or int
+        Columns of X whose coefficients differ between groups. They stay predictors too.
+    covariance : {"full", "diagonal"}, default="full"
+        Whether the intercept and slopes of a group are correlated.
+    intercept : bool, default=True
+        Whether groups differ in level.
+    scale : float or "learn"
+        Standard deviation between groups (for standardized slope columns when the estimator standardizes).
+    hyperprior : HalfT, HalfCauchy, InverseGamma, HalfTCovariance, InverseWishart or None
+        Prior of a learned standard deviation, or of a full covariance. None is half-t.
+
+    Examples
+    --------
+    >>> from softmargin import RandomEffect
+    >>> RandomEffect("patient", slopes=["visit"]).slopes
+    ('visit',)
+    """
+
+    group: Any
+    slopes: Any = ()
+    covariance: str = "full"
+    _: KW_ONLY
+    intercept: bool = True
+    scale: float | str = "learn"
+    hyperprior: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("group", "slopes"):
+            value = getattr(self, name)
+            several = isinstance(value, (list, tuple))
+            object.__setattr__(self, name, tuple(value) if several else (value,))
+        if not self.group:
+            raise ValueError("RandomEffect needs the name of the column that holds the groups.")
+        if self.covariance not in _COVARIANCES:
+            raise ValueError(f"RandomEffect covariance must be one of {_COVARIANCES}; got {self.covariance!r}.")
+        if not self.slopes and not self.intercept:
+            raise ValueError("RandomEffect needs slopes where it has no intercept.")
+        _check_scale("RandomEffect", self.scale)
+
+    @property
+    def name(self) -> str:
+        """The group columns, joined."""
+        return ":".join(str(key) for key in self.group)
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """A smooth function of one column: its straight line as usual, and a spline around it as a random effect.
+
+    Parameters
+    ----------
+    column : str or int
+        Column of X. It stays a predictor too.
+    knots : int, default=20
+        Inner knots of the cubic spline, at quantiles of the column.
+    scale : float or "learn"
+        Standard deviation of what is not linear, in the units of the predictor f.
+    hyperprior : HalfT, HalfCauchy, InverseGamma or None
+        Prior of a learned standard deviation. None is half-t.
+
+    Examples
+    --------
+    >>> from softmargin import Smooth
+    >>> Smooth("age", knots=10).name
+    's(age)'
+    """
+
+    column: Any
+    knots: int = 20
+    _: KW_ONLY
+    scale: float | str = "learn"
+    hyperprior: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.knots, bool) or not isinstance(self.knots, int) or self.knots < 1:
+            raise ValueError(f"Smooth knots must be a positive integer; got {self.knots!r}.")
+        _check_scale("Smooth", self.scale)
+
+    @property
+    def name(self) -> str:
+        """How the term is called in tables."""
+        return f"s({self.column})"

@@ -1,0 +1,18 @@
+"""Which model of two classes a recipe asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from softmargin.estimators.binary import Binary, Recipe, fit_binary
+from softmargin.estimators.grouped import fit_mixed
+from softmargin.estimators.incomplete import fit_incomplete
+
+__all__ = ["fit_two"]
+
+
+def fit_two(recipe: Recipe, *rows: Any, **task: Any) -> Binary:
+    """Fit rows with signs -1 and 1; see ``fit_binary``."""
+    if recipe.effects:
+        return fit_mixed(recipe, *rows, **task)
+    return (fit_incomplete if recipe.incomplete else fit_binary)(recipe, *rows, **task)
