@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from softmargin import BayesianSVC
-from softmargin.class_link import ClassLink, _Problem, _targets, fit_class_link, joint_cavity
+from softmargin.class_link import ClassLink, _Problem, _targets, fit_class_link, joint_cavity, matrix_cavity
 from softmargin.designs.classes import helmert
 from softmargin.engines.class_cavities import (
     class_scores,
@@ -288,3 +288,21 @@ def test_without_signal_the_link_does_not_turn_the_scores_round(n, p, signal, in
     assert model.loo_.error > 0.35  # what is not known is not claimed
     f, _ = model._fitted.scores(X)
     assert (model.predict(X) == f.argmax(axis=1)).mean() > 0.5
+
+
+def test_a_shared_curvature_is_taken_out_as_a_matrix():
+    """``V_- = (V^-1 - W)^-1`` and ``f_- = f - V_- slope`` by inverses, W part of a k x k matrix."""
+    rng = np.random.default_rng(8)
+    f, slope, part = rng.normal(size=(6, 3)), rng.normal(size=(6, 3)), rng.uniform(0.3, 1.0, 6)
+    root = rng.normal(size=(6, 3, 3))
+    V = root @ root.transpose(0, 2, 1) + 0.1 * np.eye(3)
+    h = rng.uniform(0.1, 1.0, (6, 3)) * 0.1
+    W = np.eye(3) * h[:, None, :] - h[:, :, None] * h[:, None, :] / h.sum(axis=1)[:, None, None]
+    mean, covariance, share = matrix_cavity(f, V, W, slope, part)
+    exact = np.linalg.inv(np.linalg.inv(V) - part[:, None, None] * W)
+    np.testing.assert_allclose(covariance, exact, rtol=1e-9)
+    np.testing.assert_allclose(mean, f - np.einsum("irs,is->ir", exact, part[:, None] * slope), rtol=1e-9)
+    assert share == pytest.approx(np.linalg.eigvals(part[:, None, None] * W @ V).real.max(), rel=1e-9)
+    diagonal = joint_cavity(f, V, h, slope, part)
+    for one, other in zip(diagonal, matrix_cavity(f, V, np.eye(3) * h[:, None, :], slope, part), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)

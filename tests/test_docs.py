@@ -16,7 +16,13 @@ PAGES = sorted(
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     if page.exists() and "```python" in page.read_text(encoding="utf-8")
 )
-NEEDS = {"quickstart.md": "arviz", "api.md": "matplotlib", "probabilities.md": "matplotlib", "priors.md": "matplotlib"}
+NEEDS = {
+    "quickstart.md": "arviz",
+    "api.md": "matplotlib",
+    "probabilities.md": "matplotlib",
+    "priors.md": "matplotlib",
+    "formulas.md": "formulae",
+}
 
 
 def blocks(page):

@@ -190,3 +190,12 @@ def test_cavity_stays_finite_where_a_row_holds_its_predictor_alone():
     assert largest == 1.0
     assert v_out[0] == pytest.approx(1000.0)
     assert f_out[0] == pytest.approx(0.5 - (0.7 - 0.5) * 1000.0)
+
+
+def test_an_offset_may_be_free(predictors):
+    _, f, v, _ = predictors
+    y = np.where(np.random.default_rng(5).random(400) < expit(1.2 * f), 1.0, -1.0)
+    found = best(y, f, v, np.ones(400))
+    free = fit_link(y, f, v, np.ones(400), 0.0, worth=0.0)
+    assert free.objective * 400 == pytest.approx(found.fun, rel=1e-10)
+    assert free.b == pytest.approx(found.x[1], abs=1e-4) != 0.0

@@ -13,7 +13,7 @@ from scipy.special import log_softmax, softmax
 from softmargin.designs.base import Array
 from softmargin.designs.classes import helmert
 
-__all__ = ["ClassLeaveOneOut", "ClassLink", "fit_class_link", "joint_cavity"]
+__all__ = ["ClassLeaveOneOut", "ClassLink", "fit_class_link", "joint_cavity", "matrix_cavity"]
 
 _KAPPA = math.pi / 8.0
 _LARGEST = 0.999
@@ -79,10 +79,25 @@ def joint_cavity(
     in a form that needs no inverse of the singular V. The share is the largest eigenvalue of ``Lam^(1/2) V Lam^(1/2)``.
     """
     root = np.sqrt(part[:, None] * curvature)
-    values, vectors = np.linalg.eigh(root[:, :, None] * V * root[:, None, :])
-    turned = np.einsum("irs,is,ist->irt", V, root, vectors)
+    return _without(f, V, root[:, :, None] * np.eye(f.shape[1]), part[:, None] * slope, largest)
+
+
+def matrix_cavity(
+    f: Array, V: Array, curvature: Array, slope: Array, part: Array, *, largest: float = _LARGEST
+) -> tuple[Array, Array, float]:
+    """The same where the scores of an observation share one loss: its curvature is a k x k matrix."""
+    values, vectors = np.linalg.eigh(part[:, None, None] * curvature)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return _without(f, V, root, part[:, None] * slope, largest)
+
+
+def _without(f: Array, V: Array, root: Array, slope: Array, largest: float) -> tuple[Array, Array, float]:
+    """Moments without a message of precision ``root root'`` and derivative ``slope``."""
+    across = V @ root
+    values, vectors = np.linalg.eigh(root.transpose(0, 2, 1) @ across)
+    turned = across @ vectors
     V_out = V + np.einsum("irt,it,ist->irs", turned, 1.0 / (1.0 - np.minimum(values, largest)), turned)
-    f_out = f - np.einsum("irs,is->ir", V_out, part[:, None] * slope)
+    f_out = f - np.einsum("irs,is->ir", V_out, slope)
     return f_out, V_out, float(values.max(initial=0.0))
 
 

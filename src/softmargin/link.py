@@ -18,7 +18,7 @@ _KAPPA = math.pi / 8.0
 _LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
 _UPPER = np.array([6.0, 20.0, 5.0])
 _LARGEST = 0.999
-_WORTH = 2.0  # log likelihood that an offset must gain
+_WORTH = 2.0  # log likelihood that an offset must gain where none is expected
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,14 @@ def fit_link(
     max_kv: float,
     *,
     offset: bool = True,
+    worth: float = _WORTH,
     smooth: bool = False,
     tol: float = 1e-10,
 ) -> LeaveOneOut:
     """Maximum likelihood of (log a, b, log lam) with log lam ~ N(0, 1), over a box.
 
     Minimises ``sum w [log(1 + e^eta) - t eta] + (log lam)^2 / 2`` with targets t = 1 and 0. The offset b moves the
-    decision boundary away from f = 0, so it is kept at zero unless it gains more than ``_WORTH`` in log likelihood
+    decision boundary away from f = 0, so it is kept at zero unless it gains more than ``worth`` in log likelihood
     (and always if not ``offset``). ``smooth`` takes Platt's targets (N + 1)/(N + 2) and 1/(N + 2), which bound
     the confidence where no variance does. ``tol`` is the relative size of the gradient at the end.
     """
@@ -100,7 +101,7 @@ def fit_link(
     theta, value = _minimise(np.array([0.3, 0.0, 0.0]), np.array([True, False, True]), target, f, v, weight, tol)
     if offset:
         moved, lower = _minimise(theta, np.array([True, True, True]), target, f, v, weight, tol)
-        if lower < value - _WORTH:
+        if lower < value - worth:
             theta, value = moved, lower
     a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
     eta = Link(a, b, lam).argument(f, v)

@@ -179,7 +179,7 @@ class DrawsPosterior(GaussianPosterior):
         coef, intercept = self.columns.to_user(self.all_coefficients())
         draws = np.concatenate((intercept[..., None], coef), axis=-1)
         flat = draws.reshape(-1, draws.shape[-1])
-        tail = 0.5 * (1.0 - level)
+        tail, used = 0.5 * (1.0 - level), (flat != 0).sum(axis=0)
         mean, start = self.user_mean()
         return {
             "mean": np.concatenate(([start], mean)),  # Rao-Blackwell average of conditional means
@@ -187,7 +187,7 @@ class DrawsPosterior(GaussianPosterior):
             "lower": np.quantile(flat, tail, axis=0),
             "upper": np.quantile(flat, 1.0 - tail, axis=0),
             # given that it is not zero; one half where it always is
-            "prob_positive": ((flat > 0).sum(axis=0) + 1e-300) / ((flat != 0).sum(axis=0) + 2e-300),
+            "prob_positive": np.where(used > 0, (flat > 0).sum(axis=0) / np.maximum(used, 1), 0.5),
         }
 
 

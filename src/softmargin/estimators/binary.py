@@ -12,10 +12,13 @@ import pandas as pd
 from softmargin import diagnostics
 from softmargin.designs.base import Array, Design
 from softmargin.designs.standardize import Columns, design_for
+from softmargin.engines.approach import many_rows
 from softmargin.engines.model import Model
-from softmargin.estimators.inference import INFERENCES, Fit, Inclusion, Settings, fit_vb
+from softmargin.estimators.inference import Fit, Inclusion, Settings, fit_vb
 from softmargin.estimators.problem import prepare
 from softmargin.estimators.readout import BinaryReadout
+from softmargin.estimators.tall import inference_for, sampled
+from softmargin.estimators.wide import narrowed
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
@@ -40,6 +43,7 @@ class Recipe:
     run: dict[str, Any] = field(default_factory=dict)
     names: Any = None  # of the columns
     incomplete: bool = False  # whether predictors are missing
+    effects: tuple[Any, ...] = ()  # of groups, and smooth ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,8 @@ class Binary:
     fit: Fit
     learning_rate: float
     loss: Any = None
+
+    takes_missing = False  # whether new rows may have missing values
 
     @property
     def parts(self) -> tuple[Binary, ...]:
@@ -167,20 +173,30 @@ def fit_binary(
         model = problem.model
         readout = BinaryReadout(columns, problem.coordinates.basis, problem.part, weight)
         settings = Settings(readout, callback=callback, **recipe.run)
-        infer = INFERENCES[recipe.inference]
+        infer = inference_for(recipe.inference, model)
+        narrow = None
+        light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
         try:
             if not isinstance(recipe.learning_rate, str):
                 rate, first = float(recipe.learning_rate), None
             elif getattr(recipe.loss, "normalised", False):
                 rate, first = 1.0, None
-            elif hasattr(model.prior, "gaussian") and model.size <= len(sign):
+            elif many_rows(model) and hasattr(model.prior, "gaussian"):
+                rate, first = settled(*sampled(model, settings))[0], None
+            elif hasattr(model.prior, "gaussian") and (model.size <= len(sign) or light):
                 rate, first = settled(model, settings)
+                narrow = narrowed(recipe, model, settings, columns, count, first)
             else:  # point masses, or more columns than rows: settled under a normal prior
                 normal = prepare(*rows, prior=Ridge(), **form)
                 basis = normal.coordinates.basis
-                rate, _ = settled(normal.model, replace(settings, readout=replace(readout, basis=basis)))
+                others = replace(settings, readout=replace(readout, basis=basis))
+                rate, usual = settled(normal.model, others)
+                narrow = narrowed(recipe, normal.model, others, columns, count, usual)
                 normal.model.blocks.close()
                 first = None
+            if narrow is not None:
+                rate, first = narrow.rate, None if first is None else narrow.first
+                model, settings = narrow.model(model), narrow.settings(settings)
             return Binary(infer(model.with_weight(rate * model.c), settings, first), rate, recipe.loss)
         finally:
             model.blocks.close()

@@ -78,7 +78,7 @@ def separated(X: Any, effects: Sequence[Any], groups: Any) -> tuple[Any, dict[An
     if not inside:
         return X, labels
     if hasattr(X, "columns"):
-        return X.drop(columns=inside), labels
+        return X[[name for name in X.columns if name not in inside]], labels
     left = [j for j in range(np.shape(X)[1]) if j not in inside]
     plain: Any = X if hasattr(X, "tocsr") else np.asarray(X)
     return plain[:, left], labels
@@ -106,14 +106,11 @@ def _column(X: Any, place: int) -> Any:
     return X[:, [place]].toarray().ravel() if hasattr(X, "tocsr") else np.asarray(X)[:, place]
 
 
-def _place(key: Any, names: Any, effect: str, columns: int) -> int:
+def _place(key: Any, names: Sequence[Any], effect: str) -> int:
     """Position of a column among the predictors."""
-    if names is not None and key in list(names):
-        return list(names).index(key)
-    if names is None and isinstance(key, (int, np.integer)) and 0 <= key < columns:
-        return int(key)
-    known = list(names) if names is not None else f"0 to {columns - 1}"
-    raise ValueError(f"the column {key!r} of {effect} is not among the predictors {known}.")
+    if key in names:
+        return names.index(key)
+    raise ValueError(f"the column {key!r} of {effect} is not among the predictors {names}.")
 
 
 def _complete(column: Any, key: Any, effect: str) -> Array:
@@ -217,20 +214,27 @@ Coded = _Groups | _Curve
 
 
 def coded(effects: Sequence[Any], rows: Labelled, columns: Columns, names: Any) -> tuple[Coded, ...]:
-    """The effects with the groups, columns and knots that the training rows give them."""
+    """The effects with the groups, columns and knots that the training rows give them.
+
+    Columns without names go by their position in X, the grouping columns counted.
+    """
+    taken = _keys(effects)
+    if names is None:
+        names = [j for j in range(rows.shape[1] + len(taken)) if j not in taken][: rows.shape[1]]
+    names = list(names)
     return tuple(
         _curve(effect, rows, names) if isinstance(effect, Smooth) else _groups(effect, rows, columns, names)
         for effect in effects
     )
 
 
-def _curve(effect: Smooth, rows: Labelled, names: Any) -> _Curve:
-    place = _place(effect.column, names, f"the smooth {effect.name!r}", rows.shape[1])
+def _curve(effect: Smooth, rows: Labelled, names: list[Any]) -> _Curve:
+    place = _place(effect.column, names, f"the smooth {effect.name!r}")
     x = _complete(_column(rows.X, place), effect.column, f"the smooth {effect.name!r}")
     return _Curve(effect, place, Spline.of(x, effect.knots))
 
 
-def _groups(effect: RandomEffect, rows: Labelled, columns: Columns, names: Any) -> _Groups:
+def _groups(effect: RandomEffect, rows: Labelled, columns: Columns, names: list[Any]) -> _Groups:
     labels = _combined(rows.labels, effect.group, rows.shape[0])
     missing = int(labels.isna().sum())
     if missing:
@@ -243,7 +247,7 @@ def _groups(effect: RandomEffect, rows: Labelled, columns: Columns, names: Any) 
     levels = pd.Index(unique, tupleize_cols=False, dtype=object)
     places, shift, scale = [], [], []
     for key in effect.slopes:
-        place = _place(key, names, f"the random effect {effect.name!r}", rows.shape[1])
+        place = _place(key, names, f"the random effect {effect.name!r}")
         at = np.flatnonzero(columns.keep == place)
         if not len(at):
             raise ValueError(f"the column {key!r} is constant, so it cannot have a slope in {effect.name!r}.")

@@ -12,14 +12,15 @@ from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
 from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.annealing import Annealing, heated
+from softmargin.engines.approach import many_rows
 from softmargin.engines.certificate import Certificate
+from softmargin.engines.descent import mode_engine
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.gibbs import Gibbs
 from softmargin.engines.hmc import HMC
 from softmargin.engines.loop import Info, Outcome, Progress, run
 from softmargin.engines.model import Model, require
-from softmargin.engines.newton import Newton
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.engines.single_changes import best_change
@@ -167,7 +168,7 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
     assert fit.vi is not None
     structured = not isinstance(fit.vi.q.root, np.ndarray)  # its mixture over scales would not be
     if model.prior.stretch(model.prior.start()) is None or fit.outcome.interrupted or structured:
-        return fit
+        return fit._replace(notice=getattr(fit.vi.q.root, "notice", ""))
     try:
         mixture = mix_over_scale(model, fit.vi)
     except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
@@ -268,6 +269,8 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
     convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
     algorithm = settings.options.get("algorithm", "newton" if convex and linear else "em")
+    if algorithm != "newton" and linear and hasattr(model.blocks.design, "entries"):
+        raise ValueError(f"solver='cg' finds the mode by algorithm='newton' alone; got {algorithm!r}.")
     if algorithm in ("em", "anneal"):
         outcome = _em(model, settings, algorithm == "anneal", convex or not linear or model.dimension < model.size)
         state = outcome.state
@@ -280,10 +283,12 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
     elif algorithm == "newton":
         options = options_of(settings, "algorithm", "starts")
         learned = model.prior.stretch(model.prior.start()) is not None
-        starts = _positive(options.get("starts", (0.1, 1.0, 10.0))) if learned else (1.0,)
+        several = (1.0,) if many_rows(model) else (0.1, 1.0, 10.0)  # many rows leave no doubt about the scale
+        starts = _positive(options.get("starts", several)) if learned else (1.0,)
         tol = min(settings.tol, 1e-6)
+        engine = mode_engine(model)
         outcome = _best(
-            lambda start: run_engine(Newton(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol),
+            lambda start: run_engine(engine(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol),
             starts,
         )
         state = outcome.state
@@ -326,7 +331,9 @@ def sampler_of(model: Model, settings: Settings, usual: Any) -> Any:
     options: dict[str, Any] = dict(options_of(settings, *(names - {"chains", "warmup"})))
     if "warmup" in names:
         options["warmup"] = settings.warmup
-    return sampler(chains=settings.chains, **options)
+    built = sampler(chains=settings.chains, **options)
+    around = getattr(model.prior, "around", None)
+    return built if around is None or sampler is usual else around(built)
 
 
 def _hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -334,6 +341,8 @@ def _hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
     if model.dimension < model.size:
         raise ValueError("inference='hmc' is for two classes or pairs of them; use 'gibbs', or multi_class='pairwise'.")
+    if hasattr(model.blocks.design, "entries"):
+        raise ValueError("inference='hmc' needs a matrix of rows or columns, and solver='cg' has none; use 'gibbs'.")
     if model.dimension > 2 * len(model.y):
         raise ValueError("inference='hmc' with so many columns is for the ridge prior; use inference='gibbs'.")
     options: dict[str, Any] = dict(options_of(settings, "scale_moves"))

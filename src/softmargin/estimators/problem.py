@@ -8,6 +8,7 @@ import numpy as np
 
 from softmargin.designs.base import Array, Design
 from softmargin.designs.imputed import standardize_observed
+from softmargin.designs.sparse import Implicit, Sparse
 from softmargin.designs.standardize import Columns, design_for, standardize
 from softmargin.engines.model import Model, require
 from softmargin.estimators.selection import always_mask
@@ -20,11 +21,13 @@ from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.spike_slab import SpikeSlab
+from softmargin.solvers.cg import ConjugateGradients, Iterative
 from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.dual import Dual
+from softmargin.solvers.space import Full
 
-__all__ = ["PRIORS", "SOLVERS", "Problem", "coordinates_for", "kept_columns", "prepare", "prior_of"]
+__all__ = ["PRIORS", "SOLVERS", "Problem", "bound_prior", "coordinates_for", "kept_columns", "prepare", "prior_of"]
 
 PRIORS: dict[str, Any] = {
     "ridge": Ridge,
@@ -35,7 +38,8 @@ PRIORS: dict[str, Any] = {
     "spike-slab": SpikeSlab,
     "laplace-zero": LaplaceZero,
 }
-SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual}
+SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual, "cg": ConjugateGradients}
+_ROOM = 1e9  # bytes of dense matrices above which a sparse problem is solved by products alone
 
 
 class Problem(NamedTuple):
@@ -81,25 +85,43 @@ def prepare(
     streams: Streams,
 ) -> Problem:
     """The model of rows X with responses ``sign``, that count ``count`` times each and weigh ``weight``."""
-    coordinates = coordinates_for(design_for(X, columns), prior, solver)
+    coordinates = coordinates_for(design_for(X, columns), prior, solver, products=True)
     free = np.zeros(coordinates.design.shape[1], dtype=bool)
     free[: int(columns.intercept)] = True
     blocks = Blocks(coordinates.design, sign, weight, workers=workers)
-    model = Model(blocks, loss, _bound(prior, free, columns, len(sign), names), free, streams)
+    space = Iterative(coordinates.design) if isinstance(coordinates.design, Implicit) else Full()
+    model = Model(blocks, loss, bound_prior(prior, free, columns, len(sign), names), free, streams, space)
     return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
 
 
-def coordinates_for(design: Design, prior: Any, solver: str) -> Coordinates:
-    """The coordinates that a solver works in; "auto" takes the space of the rows where that is smaller and allowed."""
-    n, q = design.shape
-    wide = q > n and getattr(prior, "isotropic", False)
-    chosen = SOLVERS[("dual" if wide else "cholesky") if solver == "auto" else solver]()
+def coordinates_for(design: Design, prior: Any, solver: str, *, products: bool = False) -> Coordinates:
+    """The coordinates that a solver works in.
+
+    "auto" takes the space of the rows where that is smaller and allowed; and, where ``products`` alone will do for what
+    follows, those where either would need too large a matrix.
+    """
+    if solver == "cg" and not products:
+        raise ValueError("solver='cg' is for two classes or pairs of them; use multi_class='pairwise', or 'auto'.")
+    chosen = SOLVERS[_suited(design, prior, products) if solver == "auto" else solver]()
     require(chosen, loss=None, prior=prior)
     coordinates: Coordinates = chosen.coordinates(design)
     return coordinates
 
 
-def _bound(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:
+def _suited(design: Design, prior: Any, products: bool) -> str:
+    n, q = design.shape
+    if not getattr(prior, "isotropic", False):
+        return "cholesky"
+    wide = q > n
+    # what a fit holds at once: X X' with its factor and four bases, or the Gram matrix, its factor and its inverse
+    room = 8.0 * (n * (3.0 * n + 4.0 * q) if wide else 3.0 * q * q)
+    if products and isinstance(design, Sparse) and room > _ROOM:
+        return "cg"
+    return "dual" if wide else "cholesky"
+
+
+def bound_prior(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:
+    """The prior on given coefficients, names of columns that are always in resolved."""
     if not hasattr(prior, "always_include"):
         return prior.bind(free, rows)
     return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))

@@ -130,7 +130,8 @@ class BinaryReadout:
         return self.linked(model, np.asarray(f), np.asarray(v), float(weights @ np.array([out[2] for out in outs])))
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> HeldOut:
-        f = leave_one_out(model, point, penalty, self.part)
+        left_out = getattr(model.space, "left_out", leave_one_out)  # a space without matrices has its own
+        f = left_out(model, point, penalty, self.part)
         return self.linked(model, f, np.zeros_like(f), float("nan"), smooth=True)
 
     def of_smooth_mode(self, model: Model, beta: Array, f: Array, precision: Array) -> HeldOut:

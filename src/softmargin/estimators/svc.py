@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from softmargin.designs.base import Array
-from softmargin.designs.classes import pair_weights
-from softmargin.designs.standardize import Columns
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Recipe, spread_of
 from softmargin.estimators.effects import Labelled, effects_of, separated
 from softmargin.estimators.fresh import fresh
+from softmargin.estimators.indicators import Indicators
 from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
 from softmargin.estimators.mixed import Mixed
 from softmargin.estimators.notices import warn_of_fits
-from softmargin.estimators.pairwise import Pairwise, fit_pairwise
+from softmargin.estimators.pairwise import Pairwise
 from softmargin.estimators.problem import kept_columns, prior_of
+from softmargin.estimators.schemes import SCHEMES, fit_classes
 from softmargin.estimators.selection import Selection
-from softmargin.estimators.sum_to_zero import cost_table, fit_sum_to_zero
-from softmargin.estimators.two import fit_two
 from softmargin.estimators.validation import check_choice, check_finite, check_numeric, class_labels, row_weights
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
@@ -55,7 +55,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         The loss. "logit" and "probit" are genuine likelihoods: logistic and probit regression with these priors.
     learning_rate : float or "auto", default="auto"
         Weight of the pseudo-likelihood. 1 is that of the papers; "auto" picks 0.25 or 0.5 by the leave-one-out
-        score, which gives better probabilities. The value used is ``learning_rate_``.
+        score, which gives better probabilities, or 16 with a narrow prior of fixed scale where columns outnumber
+        rows ten to one and that is clearly better. The value used is ``learning_rate_``.
     fit_intercept : bool, default=True
         Whether to fit an intercept; it is not shrunk.
     standardize : bool, default=True
@@ -73,8 +74,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         Most iterations of the other engines.
     tol : float, default=1e-6
         Relative change of the objective at which they stop.
-    solver : {"auto", "cholesky", "dual"}, default="auto"
-        "dual" works in the space the rows span and is chosen when there are more columns than rows.
+    solver : {"auto", "cholesky", "dual", "cg"}, default="auto"
+        "dual" works in the space the rows span and is chosen when there are more columns than rows; "cg" works with
+        products of a sparse X alone and is chosen when dense matrices would be too large (ridge prior).
     engine_options : dict or None, default=None
         Options of the engine: for "map" ``algorithm`` ("newton", "em" or "anneal") and ``starts``; for "gibbs"
         ``scale_moves`` and ``temperature``; for "meanfield" ``accelerate``.
@@ -84,12 +86,15 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         Seed of the draws.
     verbose : int, default=0
         1 shows progress at once; 0 only on a terminal and only after two seconds.
-    multi_class : {"pairwise", "sum-to-zero"}, default="pairwise"
-        What more than two classes become: a model for every pair, or one model whose class scores sum to zero.
+    multi_class : {"pairwise", "sum-to-zero", "crammer-singer"}, default="pairwise"
+        What more than two classes become: a model for every pair, or one model whose class scores sum to zero;
+        "crammer-singer" counts the worst rival alone ("map" and "gibbs", ridge prior).
     costs : array of shape (k, k) or None, default=None
         ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero".
-    missing : {"model"}, default="model"
-        NaN in X are unknowns: the columns get a joint normal model, and missing cells are averaged over (or drawn).
+    missing : {"model", "indicator"}, default="model"
+        What NaN in X are. "model": unknowns; the columns get a joint normal model, and missing cells are averaged
+        over (or drawn). "indicator": filled by the mean of the column and marked in a further column, which then has
+        a coefficient of its own.
     random_effects : column name, RandomEffect, Smooth, list of them, or None, default=None
         Effects of groups and smooth functions. A name is a grouping column of X with an effect of its own for every
         group; such a column is taken out of X and is no predictor.
@@ -112,7 +117,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     offset_ : float
         Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
     random_effects_ : dict of DataFrame
-        For every grouping factor the effects of its groups, in the units of the data, with their intervals.
+        For every grouping factor the effects of its groups, in the units of the data, with their intervals (a list
+        with one for each pair of many classes).
     variance_components_ : DataFrame
         Standard deviations and correlations of these effects, with intervals and the intraclass correlation.
     imputed_ : DataFrame
@@ -236,9 +242,14 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         if not used.all():
             X, index, count, weight = X[used], index[used], count[used], weight[used]
             labels = {key: column[used] for key, column in labels.items()}
+        incomplete = isinstance(X, np.ndarray) and bool(np.isnan(X).any())
+        if incomplete and self.missing == "indicator":
+            self.indicators_ = Indicators.of(X, count)
+            X, incomplete = self.indicators_.apply(X), False
+            names = None if names is None else self._names()
         columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
         self._note_constant_columns(columns.keep, names)
-        recipe = self._recipe(prior, isinstance(X, np.ndarray) and bool(np.isnan(X).any()), effects)
+        recipe = replace(self._recipe(prior, incomplete, effects), names=names)
         rows = Labelled(X, labels) if effects else X
         each, end = fit_tasks(self, X, y)
         task: dict[str, Any] = {
@@ -246,39 +257,16 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             "workers": self._workers(),
             "callback": each,
         }
-        self._fitted = self._scheme(recipe, rows, index, count, weight, columns, task)
+        form = {"scheme": self.multi_class, "costs": self.costs, "standardized": self.standardize}
+        k = len(self.classes_)
+        self._fitted = fit_classes(recipe, rows, index, count, weight, columns, k, **form, **task)
         end()
         self.loo_probability_ = np.full((len(used), len(self.classes_)), np.nan)
         self.loo_probability_[used] = self._fitted.loo_probability
         if getattr(self._fitted, "cells", None) is not None:
             self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
-        if isinstance(self._fitted, Mixed):
-            self.random_effects_ = self._fitted.random_effects()
-            self.variance_components_ = self._fitted.variance_components()
         self._publish()
         return self
-
-    def _scheme(
-        self, recipe: Recipe, X: Any, index: Any, count: Array, weight: Array, columns: Columns, task: dict[str, Any]
-    ) -> Any:
-        """Fit two classes as they are, and more of them by ``multi_class``."""
-        k = len(self.classes_)
-        if k > 2 and self.multi_class == "sum-to-zero":
-            if recipe.effects:
-                raise ValueError("multi_class='sum-to-zero' has no random effects; use multi_class='pairwise'.")
-            if recipe.incomplete:
-                raise ValueError("multi_class='sum-to-zero' does not take missing values; use multi_class='pairwise'.")
-            if self.likelihood != "hinge":
-                raise ValueError("multi_class='sum-to-zero' is for likelihood='hinge'; use multi_class='pairwise'.")
-            return fit_sum_to_zero(recipe, X, index, count, weight, columns, self.costs, k, **task)
-        if k > 2:
-            if self.costs is not None:
-                raise ValueError("costs of many classes need one model of all of them: set multi_class='sum-to-zero'.")
-            task |= {"intercept": self.fit_intercept, "standardized": self.standardize}
-            return fit_pairwise(recipe, X, index, count, weight, k, **task)
-        if self.costs is not None:  # the cost of an error of either class is a weight of its rows
-            weight = pair_weights(index, weight, cost_table(self.costs, k), k).sum(axis=0)
-        return fit_two(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
     def _recipe(self, prior: Any, incomplete: bool = False, effects: tuple[Any, ...] = ()) -> Recipe:
         names = getattr(self, "feature_names_in_", None)
@@ -290,8 +278,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         """Refuse what cannot be, before any work; return the prior."""
         self._check_run(INFERENCES, _LOSSES)
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
-        check_choice("missing", self.missing, ["model"])
-        check_choice("multi_class", self.multi_class, ["pairwise", "sum-to-zero"])
+        check_choice("missing", self.missing, ["model", "indicator"])
+        check_choice("multi_class", self.multi_class, SCHEMES)
         rate = self.learning_rate
         if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
@@ -311,6 +299,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self.learning_rate_ = per_model([model.learning_rate for model in models])
         self.scale_ = per_model([fit.scale for fit in fits])
         self.loo_ = self._fitted.loo
+        if isinstance(models[0], Mixed):
+            self.random_effects_ = per_model([model.random_effects() for model in models])
+            self.variance_components_ = per_model([model.variance_components() for model in models])
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
         self.n_iter_ = max(fit.outcome.n_iter for fit in fits)
         self.converged_ = all(fit.outcome.converged for fit in fits)
@@ -335,9 +326,17 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         X, labels = separated(X, [term.effect for term in mixed.terms], groups)
         return Labelled(self._validated(X), labels)
 
+    def _validated(self, X: Any) -> Any:
+        X = super()._validated(X)
+        return self.indicators_.apply(X) if hasattr(self, "indicators_") else X
+
+    def _names(self) -> list[str]:
+        names = super()._names()
+        return self.indicators_.names(names) if hasattr(self, "indicators_") else names
+
     @property
     def _takes_missing(self) -> bool:
-        return bool(getattr(self._fitted.parts[0], "takes_missing", False))
+        return hasattr(self, "indicators_") or bool(getattr(self._fitted.parts[0], "takes_missing", False))
 
     def decision_function(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
         """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
@@ -380,3 +379,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         """The more probable class of each row: the argmax of ``predict_proba``."""
         check_is_fitted(self)
         return self.classes_[np.argmax(self.predict_proba(X, groups), axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """Share of rows whose class is predicted."""
+        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
