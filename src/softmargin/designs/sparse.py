@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numba import njit
 
 from softmargin.designs.base import Array
 
-__all__ = ["Sparse"]
+__all__ = ["Implicit", "Sparse"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -63,17 +63,21 @@ class Sparse:
     def _range(self, lo: int, hi: int | None) -> tuple[int, int]:
         return lo, self.X.shape[0] if hi is None else hi
 
+    def _part(self, lo: int, hi: int) -> Any:
+        """The rows lo..hi; all of them without a copy."""
+        return self.X if hi - lo == self.X.shape[0] else self.X[lo:hi]
+
     def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         slopes = beta[int(self.intercept) :] * self.scale
-        f = np.asarray(self.X[lo:hi] @ slopes)
+        f = np.asarray(self._part(lo, hi) @ slopes)
         f += (beta[0] if self.intercept else 0.0) - self.shift @ slopes
         return f
 
     def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         total = b.sum()
-        slopes = (self.X[lo:hi].T @ b - self.shift * total) * self.scale
+        slopes = (self._part(lo, hi).T @ b - self.shift * total) * self.scale
         return np.concatenate(([total], slopes)) if self.intercept else slopes
 
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
@@ -113,14 +117,14 @@ class Sparse:
     def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         slopes = coefficients * self.scale[:, None]
-        return np.asarray(self.X[lo:hi] @ slopes) - self.shift @ slopes
+        return np.asarray(self._part(lo, hi) @ slopes) - self.shift @ slopes
 
     def rmatmat(self, rows: Array) -> Array:
         return (np.asarray(self.X.T @ rows) - np.outer(self.shift, rows.sum(axis=0))) * self.scale[:, None]
 
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
-        part, square = self.X[lo:hi], self.scale**2
+        part, square = self._part(lo, hi), self.scale**2
         # |x - m|^2 = |x|^2 - 2 x'm + |m|^2 in the metric of the scales
         plain = part.multiply(part) @ square - 2.0 * (part @ (square * self.shift)) + square @ self.shift**2
         return np.maximum(np.asarray(plain).ravel(), 0.0)
@@ -134,3 +138,19 @@ class Sparse:
     def rows(self, index: Any) -> Array:
         slopes = (self.X[index].toarray() - self.shift) * self.scale
         return np.column_stack([np.ones(len(slopes)), slopes]) if self.intercept else slopes
+
+
+@dataclass(frozen=True, eq=False)
+class Implicit(Sparse):
+    """The same columns for a solver that works by products alone: ``gram`` keeps the row weights as they are."""
+
+    whole: bool = field(default=True, init=False)  # nothing to sum over cells
+
+    def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+        return w, self.rmatvec(b, lo, hi)
+
+    def entries(self) -> tuple[Any, Array]:
+        """The scaled columns as a CSR matrix without the shift, and what is to be taken off each of them."""
+        scaled = self.X.copy()
+        scaled.data *= self.scale[scaled.indices]
+        return scaled, self.shift * self.scale

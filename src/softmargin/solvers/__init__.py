@@ -1,8 +1,9 @@
 """Solvers: coordinates for the coefficients, and the Gaussian they have given the row messages."""
 
+from softmargin.solvers.cg import ConjugateGradients
 from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.dual import Dual
 from softmargin.solvers.gaussian import Gaussian
 
-__all__ = ["Cholesky", "Coordinates", "Dual", "Gaussian"]
+__all__ = ["Cholesky", "ConjugateGradients", "Coordinates", "Dual", "Gaussian"]
