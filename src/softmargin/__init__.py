@@ -4,10 +4,23 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["BayesianSVC", "BayesianSVR", "__version__", "path"]
+__all__ = [
+    "BayesianKernelClassifier",
+    "BayesianSVC",
+    "BayesianSVR",
+    "RandomEffect",
+    "Smooth",
+    "__version__",
+    "fit",
+    "path",
+]
 _HOMES = {
+    "BayesianKernelClassifier": "softmargin.estimators.kernel",
     "BayesianSVC": "softmargin.estimators.svc",
     "BayesianSVR": "softmargin.estimators.svr",
+    "RandomEffect": "softmargin.effects",
+    "Smooth": "softmargin.effects",
+    "fit": "softmargin.estimators.formula",
     "path": "softmargin.estimators.path",
 }
 

@@ -139,3 +139,24 @@ def test_what_cannot_be_is_said():
         BayesianSVC().fit(sp.csr_matrix(X), y)
     with pytest.raises(ValueError, match="NaN"):
         BayesianSVR().fit(X, full[:, 0])
+
+
+def test_indicators_are_the_plain_way():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((150, 3)), columns=["a", "b", "c"])
+    y = (X["a"] + 0.5 * rng.standard_normal(150) > 0).astype(int)
+    gone = rng.random(150) < 0.3
+    holes = X.assign(b=X["b"].where(~gone))
+    model = BayesianSVC(missing="indicator").fit(holes, y)
+    assert model.coef_.shape == (1, 4)
+    assert model.summary().index.tolist() == ["Intercept", "a", "b", "c", "missing(b)"]
+    filled = holes.fillna({"b": holes["b"].mean()}).assign(gone=gone.astype(float))
+    by_hand = BayesianSVC().fit(filled, y)
+    np.testing.assert_allclose(model.coef_, by_hand.coef_, rtol=1e-10)
+    np.testing.assert_allclose(model.predict_proba(holes), by_hand.predict_proba(filled), rtol=1e-10)
+    with pytest.raises(ValueError, match="column 0 of X has missing values and had none"):
+        model.predict(X.assign(a=np.nan))
+    complete = BayesianSVC(missing="indicator").fit(X, y)  # nothing missing: nothing added
+    assert complete.coef_.shape == (1, 3)
+    model.fit(X, y)  # a second fit forgets the first
+    assert model.coef_.shape == (1, 3)

@@ -13,6 +13,8 @@ from softmargin.designs.base import Array
 
 __all__ = ["Dense"]
 
+_PANEL = 96  # columns of a triangular matrix that are multiplied at once
+_MOST = 2048  # rows of a slab, at most, where there are many columns
 _SLAB = 65536  # numbers in a slab: half a megabyte, which stays in the second-level cache
 
 
@@ -29,22 +31,55 @@ def _fill(X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, out: Any)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _fill_picked(X: Any, shift: Any, scale: Any, lead: int, index: Any, out: Any) -> None:
+    """Write the standardized rows ``index``."""
+    for k in range(len(index)):
+        i = index[k]
+        for j in range(lead):
+            out[k, j] = 1.0
+        for j in range(X.shape[1]):
+            out[k, lead + j] = (X[i, j] - shift[j]) * scale[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _fill_weighted(
-    X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, w: Any, b: Any, out: Any, c: Any
-) -> None:
-    """Write the standardized rows times sqrt(w) and add their ``X' b`` to ``c``."""
-    p = X.shape[1]
+    X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, first: int, w: Any, b: Any, out: Any, c: Any
+) -> tuple[int, int]:
+    """Write standardized rows times sqrt(w) until ``out`` is full, and add ``X' b`` of all rows passed to ``c``.
+
+    Rows of weight zero take no place. Returns the next row, and how many were written.
+    """
+    p, k = X.shape[1], 0
     for i in range(lo, hi):
-        root = np.sqrt(w[i - lo])
-        bi = b[i - lo]
-        row = out[i - lo]
+        wi, bi = w[i - first], b[i - first]
+        if wi == 0.0 and bi == 0.0:
+            continue
+        if wi != 0.0 and k == len(out):
+            return i, k
+        for j in range(lead):
+            c[j] += bi
+        if wi == 0.0:
+            for j in range(p):
+                c[lead + j] += bi * ((X[i, j] - shift[j]) * scale[j])
+            continue
+        root = np.sqrt(wi)
+        row = out[k]
+        k += 1
         for j in range(lead):
             row[j] = root
-            c[j] += bi
         for j in range(p):
             value = (X[i, j] - shift[j]) * scale[j]
             c[lead + j] += bi * value
             row[lead + j] = value * root
+    return hi, k
+
+
+def _panels(root: Array) -> list[tuple[int, slice]]:
+    """Ranges of columns with the number of rows that they need: an upper triangular root has zeros to skip."""
+    p, k = root.shape
+    if p < 2 * _PANEL or p != k or root[np.tril_indices(p, -1)].any():
+        return [(p, slice(0, k))]
+    return [(min(at + _PANEL, p), slice(at, min(at + _PANEL, p))) for at in range(0, p, _PANEL)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,29 +122,40 @@ class Dense:
         slopes = (self.X[lo:hi].T @ b - self.shift * total) * self.scale
         return np.concatenate(([total], slopes)) if self.intercept else slopes
 
+    @property
+    def _slab(self) -> int:
+        """Rows whose standardized copy stays in the cache, and as many as columns: less would be spent on adding up."""
+        q = max(self.shape[1], 1)
+        return max(16, _SLAB // q, min(q, _MOST))
+
     def _slabs(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-        """Ranges of rows whose standardized copy stays in the cache."""
-        size = max(16, _SLAB // max(self.shape[1], 1))
-        for start in range(lo, hi, size):
-            yield start, min(start + size, hi)
+        for start in range(lo, hi, self._slab):
+            yield start, min(start + self._slab, hi)
 
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
         lo, hi = self._range(lo, hi)
         q = self.shape[1]
         A, c = np.zeros((q, q)), np.zeros(q)
-        for start, stop in self._slabs(lo, hi):
-            buffer = np.empty((stop - start, q))
-            at = slice(start - lo, stop - lo)
-            _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), start, stop, w[at], b[at], buffer, c)
-            A += buffer.T @ buffer  # one buffer on both sides: NumPy calls dsyrk
+        buffer = np.empty((min(hi - lo, self._slab), q))
+        at = lo
+        while at < hi:
+            at, used = _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), at, hi, lo, w, b, buffer, c)
+            if used:
+                rows = buffer[:used]
+                A += rows.T @ rows  # one array on both sides: NumPy calls dsyrk
         return A, c
 
     def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         out = np.empty(hi - lo)
+        panels = _panels(root)
         for start, stop in self._slabs(lo, hi):
-            product = self._standardized(start, stop) @ root
-            np.einsum("ij,ij->i", product, product, out=out[start - lo : stop - lo])
+            rows = self._standardized(start, stop)
+            total = out[start - lo : stop - lo]
+            total[:] = 0.0
+            for depth, columns in panels:
+                product = rows[:, :depth] @ root[:depth, columns]
+                total += np.einsum("ij,ij->i", product, product)
         return out
 
     def _slopes(self, lo: int = 0, hi: int | None = None) -> Array:
@@ -126,8 +172,12 @@ class Dense:
         return self._slopes().T @ rows
 
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
-        rows = self._slopes(lo, hi)
-        return np.einsum("ij,ij->i", rows, rows)
+        lo, hi = self._range(lo, hi)
+        out = np.empty(hi - lo)
+        for start, stop in self._slabs(lo, hi):
+            rows = self._slopes(start, stop)
+            np.einsum("ij,ij->i", rows, rows, out=out[start - lo : stop - lo])
+        return out
 
     def scaled(self, factor: Array) -> Dense:
         return replace(self, scale=self.scale * factor)
@@ -135,6 +185,12 @@ class Dense:
     def take(self, columns: Any) -> Dense:
         return Dense(np.ascontiguousarray(self.X[:, columns]), self.shift[columns], self.scale[columns], self.intercept)
 
+    def pick(self, index: Any) -> Dense:
+        """The same columns of other rows."""
+        return replace(self, X=np.ascontiguousarray(self.X[index]))
+
     def rows(self, index: Any) -> Array:
-        taken = Dense(np.ascontiguousarray(self.X[index]), self.shift, self.scale, self.intercept)
-        return taken._standardized(0, len(taken.X))
+        places = np.arange(self.X.shape[0])[index]
+        out = np.empty((len(places), self.shape[1]))
+        _fill_picked(self.X, self.shift, self.scale, int(self.intercept), places, out)
+        return out

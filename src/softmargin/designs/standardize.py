@@ -62,11 +62,14 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
         rest = np.where(full, 0.0, np.maximum(1.0 - stored, 0.0))
         variance = np.bincount(X.indices, share * off * off, minlength=p) + rest * mean**2
     else:
-        variance = np.empty(p)
-        step = max(1, 65536 // len(X))
-        for lo in range(0, p, step):
-            part = slice(lo, lo + step)
-            variance[part] = (weight / total) @ (X[:, part] / unit[part] - mean[part]) ** 2
+        variance = np.zeros(p)
+        step = max(1, 65536 // max(p, 1))  # rows that stay in the cache
+        for lo in range(0, len(X), step):
+            rows = slice(lo, lo + step)
+            off = X[rows] / unit
+            off -= mean
+            off *= off
+            variance += (weight[rows] / total) @ off
     noise = 1e-26 * np.maximum(mean**2, 1e-300)  # what rounding leaves in the variance of a constant
     keep = np.flatnonzero((variance > noise) & ((high > low) if intercept else (largest > 0)))
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]

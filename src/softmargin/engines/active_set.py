@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg.lapack import dgetrf, dgetrs
 
 from softmargin.designs.base import Array
 from softmargin.engines.certificate import Certificate, certify
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 
-__all__ = ["ActiveSet", "finish", "leave_one_out"]
+__all__ = ["ActiveSet", "Flags", "finish", "leave_one_out"]
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _BENDS = 6  # Newton steps from the interior point's accuracy to rounding
@@ -66,12 +67,13 @@ def _solve(
     K[p:, :p] = Z * unit
     K[:p, p:] = -K[p:, :p].T
     rhs = np.concatenate((pull * unit, np.ones(pinned), np.zeros(m - pinned)))
-    try:
-        solution = np.linalg.solve(K, rhs)
-        for _ in range(2):  # iterative refinement
-            solution += np.linalg.solve(K, rhs - K @ solution)
-    except np.linalg.LinAlgError:
+    factor, pivots, singular = dgetrf(K)
+    if singular:
         solution = scipy.linalg.lstsq(K, rhs)[0]
+    else:
+        solution = dgetrs(factor, pivots, rhs)[0]
+        for _ in range(2):  # iterative refinement
+            solution += dgetrs(factor, pivots, rhs - K @ solution)[0]
     if not np.isfinite(solution).all():
         return None
     beta = np.zeros(len(active))
@@ -199,8 +201,6 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
     precision = penalty.precision + bent
     precision = np.maximum(precision, 1e-4 * float(precision.max()))
     metric = np.where(point.active, 1.0 / np.sqrt(precision), 0.0)  # zero coefficients do not move
-    lead = int(model.blocks.design.intercept)
-    distance = model.blocks.design.scaled(metric[lead:]).norms() + float((metric[:lead] ** 2).sum())
     excess = np.maximum(point.g - (1.0 - part) * 2.0 * c, 0.0)
     if margin.any():
         rows = model.blocks.design.rows(np.flatnonzero(margin)) * metric
@@ -209,14 +209,36 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
         rows, copy = rows[first], copy.ravel()
         total_g, total_c = np.bincount(copy, point.g[margin]), np.bincount(copy, c[margin])
         excess[margin] = np.maximum(total_g[copy] - 2.0 * (total_c[copy] - part[margin] * c[margin]), 0.0)
-        gram = rows @ rows.T
-        gram[np.diag_indices_from(gram)] *= 1.0 + 1e-10
-        factor = np.linalg.cholesky(gram)
-        inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
-        projected = (inverse @ rows) * metric  # orthonormal basis of the margin rows, as coefficients
-        distance = np.maximum(distance - model.blocks.row_quad(np.ascontiguousarray(projected.T)), 0.0)
-        distance[margin] = 1.0 / np.einsum("ij,ij->j", inverse, inverse)[copy]
+        distance, own = _distances(model, rows, metric)
+        distance[margin] = own[copy]
+    else:
+        distance = _squares(model, metric)
     loo: Array = point.f - y * excess * distance
     if not margin.any():  # a step along the flat intercept ends where rows meet the margin
         loo = np.clip(loo, min(float(point.f.min()), -1.0), max(float(point.f.max()), 1.0))
     return loo
+
+
+def _squares(model: Model, metric: Array) -> Array:
+    """Squared lengths of the rows in a metric."""
+    lead = int(model.blocks.design.intercept)
+    return model.blocks.design.scaled(metric[lead:]).norms() + float((metric[:lead] ** 2).sum())
+
+
+def _distances(model: Model, rows: Array, metric: Array) -> tuple[Array, Array]:
+    """Squared distance of every row of the model from the span of ``rows``, and of each of these from the others' span.
+
+    What is orthogonal to the span is multiplied with where it is the smaller part. A row that the others span, as where
+    there are more of them than coefficients, is at distance zero.
+    """
+    m, p = rows.shape
+    left, size, right = np.linalg.svd(rows, full_matrices=m < p < 2 * m)
+    rank = int((size > 1e-8 * size[0]).sum())
+    left, size = left[:, :rank], size[:rank]
+    leverage = np.einsum("ij,ij->i", left, left)
+    left = left / size
+    own = np.where(leverage > 1.0 - 1e-9, 1.0 / np.einsum("ij,ij->i", left, left), 0.0)
+    if len(right) == p <= 2 * rank:
+        return model.blocks.row_quad(np.ascontiguousarray((right[rank:] * metric).T)), own
+    within = model.blocks.row_quad(np.ascontiguousarray((right[:rank] * metric).T))
+    return np.maximum(_squares(model, metric) - within, 0.0), own

@@ -58,6 +58,10 @@ class GaussianVI:
         q = model.gaussian(first.w, first.b, D)
         return self._evaluate(model, first.w, D, q.mean, q)
 
+    def at(self, model: Model, ku: Array, Du: Array, mean: Array) -> VIState:
+        """The state with given row and prior precisions, from a given mean."""
+        return self._evaluate(model, ku, Du, mean, model.gaussian(ku, ku, Du))
+
     def step(self, model: Model, state: VIState, iteration: int) -> tuple[VIState, Info]:
         """One accepted ascent step."""
         rho = self._damping(model, state)
@@ -70,8 +74,12 @@ class GaussianVI:
     def restart(self, model: Model, state: VIState) -> VIState:
         """A warm start: the state as seen by another prior, ready for its first step."""
         prior = model.prior.gaussian(state.q.mean, state.q.var)
-        bound = float(state.message.bound.sum()) + prior.bound + state.q.entropy
-        return state._replace(prior=prior, bound=bound, history=History())
+        v, message = state.v, state.message
+        if isinstance(model.blocks.still, np.ndarray):  # it goes with the prior
+            v = model.blocks.row_quad(state.q.root) + model.blocks.excess(state.q.mean)
+            message = model.loss.gaussian(model.y, model.c, state.f, v)
+        bound = float(message.bound.sum()) + prior.bound + state.q.entropy
+        return state._replace(v=v, message=message, prior=prior, bound=bound, history=History())
 
     def coefficients(self, state: VIState) -> tuple[Array, Any]:
         """Mean and a root of the covariance of the coefficients."""
@@ -83,13 +91,13 @@ class GaussianVI:
         A uniform change of the curvatures by e^d changes the variances by about e^-d times the share that the data
         have in the precision; d log w / d log sd, averaged with weights w v, says how the curvatures answer.
         """
-        k, v = state.message.w, state.v
+        k, v, still = state.message.w, state.v - model.blocks.still, model.blocks.still
         share = k * v
         total = float(share.sum())
         if total <= 0.0:
             return 1.0
         nudge = 1e-4
-        moved = model.loss.gaussian(model.y, model.c, state.f, v * (1.0 + nudge)).w
+        moved = model.loss.gaussian(model.y, model.c, state.f, v * (1.0 + nudge) + still).w
         answer = float((v * (moved - k)).sum()) / total / (0.5 * math.log1p(nudge))
         return 1.0 / (1.0 + max(0.0, 0.5 * answer * min(total / model.dimension, 1.0)))
 
@@ -97,7 +105,8 @@ class GaussianVI:
         """Damped new curvatures in logarithms, accelerated over (mean, log curvatures, log prior precision)."""
         old_k = np.log(np.maximum(state.ku, 1e-200))
         new_k = np.maximum(np.log(np.maximum(state.message.w, 1e-200)), _LOG_FLOOR)
-        log_D, p = state.prior.logs(), model.size
+        with np.errstate(divide="ignore"):  # a sharp prior has no curvature far from its corner
+            log_D, p = np.maximum(state.prior.logs(), _LOG_FLOOR), model.size
         target = np.concatenate((state.q.mean, old_k + rho * (new_k - old_k), log_D))
         even = np.full(len(log_D), len(log_D) ** -0.5)
         weight = np.concatenate((1.0 / np.sqrt(state.q.var[:p]), np.sqrt(state.message.w * state.v), even))
@@ -117,7 +126,7 @@ class GaussianVI:
         while rho > 1e-8:
             ku = (1.0 - rho) * state.ku + rho * state.message.w
             Du = (1.0 - rho) * state.Du + rho * state.prior.precision
-            new = self._evaluate(model, ku, Du, state.q.mean, model.gaussian(ku, ku, Du))
+            new = self.at(model, ku, Du, state.q.mean)
             if new.bound >= state.bound - 1e-13 * abs(state.bound):
                 return new
             rho *= 0.3
@@ -137,14 +146,15 @@ class GaussianVI:
         gradient -= model.blocks.drag(message.w, mean)
         direction = q.solve(gradient)
         ahead = model.blocks.matvec(direction)
-        square = model.blocks.excess(direction)  # the variance is quadratic along the line
+        square = model.blocks.excess(direction) - model.blocks.still  # the variance is quadratic along the line
         wider = model.blocks.excess(mean + direction) - excess - square, square
         tau, message, prior = _line_search(model, q, mean, f, v, direction, ahead, wider, float(gradient @ direction))
         q, f, v = q.with_mean(mean + tau * direction), f + tau * ahead, v + tau * (wider[0] + tau * wider[1])
         # 2. scale of q as a whole, exactly
         t, message, prior = _scale_search(model, q, f, v, message, prior)
         if t != 0.0:
-            q, f, v = q.dilated(t), f * math.exp(t), v * math.exp(2.0 * t)
+            still = model.blocks.still
+            q, f, v = q.dilated(t), f * math.exp(t), (v - still) * math.exp(2.0 * t) + still
             ku, Du = ku * math.exp(-2.0 * t), Du * math.exp(-2.0 * t)
         bound = float(message.bound.sum()) + prior.bound + q.entropy
         return VIState(q, f, v, ku, Du, message, prior, bound, history or History())
@@ -178,6 +188,8 @@ def _scale_search(
     model: Model, q: Normal, f: Array, v: Array, message: Message, prior: PriorMessage
 ) -> tuple[float, Message, PriorMessage]:
     """Maximise the bound over (mean, covariance) -> (e^t mean, e^2t covariance) by safeguarded secant steps."""
+    still = model.blocks.still
+    v = v - still
 
     def slope(t: float, m: Message, p: PriorMessage) -> float:
         """Derivative of the bound in t."""
@@ -199,7 +211,7 @@ def _scale_search(
         step = min(max(last_slope / max(curvature, 1e-12), -1.0), 1.0)
         t = last_t + step
         grow = math.exp(t)
-        m = model.loss.gaussian(model.y, model.c, grow * f, grow * grow * v)
+        m = model.loss.gaussian(model.y, model.c, grow * f, grow * grow * v + still)
         p = model.prior.gaussian(grow * q.mean, grow * grow * q.var)
         here = slope(t, m, p)
         candidate = (value(t, m, p), t, m, p)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from softmargin.designs.base import Array
 from softmargin.engines.active_set import ActiveSet
+from softmargin.engines.descent import mode_engine
 from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
-from softmargin.engines.newton import Newton
 from softmargin.engines.penalty import Penalty
 
 __all__ = ["ModePath"]
@@ -34,6 +34,6 @@ class ModePath:
         parts = model.prior.penalty(float(self.scales[iteration]))
         if parts is None:
             raise ValueError("a path needs a prior with a convex penalty; use prior='lasso' or 'ridge'.")
-        point = Newton().at(model, Penalty(*parts), state[-1].f if state else None)
+        point = mode_engine(model)().at(model, Penalty(*parts), state[-1] if state else None)
         done = iteration + 1 == len(self.scales)
         return (*state, point), Info(-point.certificate.objective, float("inf"), done)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.active_set import ActiveSet, finish
+from softmargin.engines.approach import Near, approach, many_rows
 from softmargin.engines.certificate import certify
 from softmargin.engines.edges import edges_of, room
 from softmargin.engines.loop import Info, run
@@ -17,9 +18,14 @@ from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.reduced import reduced_mode
 from softmargin.priors.base import PriorMessage
+from softmargin.solvers.gaussian import Normal
 
 __all__ = ["InteriorPoint", "ModeState", "Newton"]
 
+_ENOUGH, _RATIO = 1500, 8  # rows, and rows for each coefficient, that the interior point takes on at once
+_MANY = 8000  # rows from which a start near the mode is worth looking for
+_TIGHT = 1e-13  # relative gap of few rows: the others weigh in the objective too
+_ANSWERS = 5  # rounds between a scale and a mode that is linear in its precision
 _CHANGES = 25  # exchanges of rows and coefficients at most, from the interior point to the exact mode
 
 
@@ -113,7 +119,8 @@ class InteriorPoint:
         certificate = certify(model, beta, f, new.dual[1], self.penalty)
         worse = not certificate.gap <= x.gap  # rounding has the last word near the end
         new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
-        lost = certificate.gap > 1e3 * x.gap and x.gap < 1e-4  # the normal matrix has no digits left
+        # the normal matrix has no digits left
+        lost = (certificate.gap > 1e3 * x.gap and x.gap < 1e-4) or (worse and x.gap < 1e-9)
         done = not np.isfinite(certificate.gap) or new.stalled > 25 or lost
         return (x if done else new), Info(-certificate.objective, certificate.gap, done)
 
@@ -155,7 +162,20 @@ class Newton:
     def init(self, model: Model) -> ModeState:
         fixed = model.prior.stretch(model.prior.start()) is None
         scale = model.prior.start().values["scale"] if fixed else self.start
-        return self._mode(model, math.log(scale), (math.nan, math.nan))
+        near = None
+        if many_rows(model):
+            penalty = self._penalty(model, scale)
+            near, q = approach(model, penalty)
+            scale = scale if fixed else self._near_scale(model, near.beta, penalty, q)
+        return self._mode(model, math.log(scale), (math.nan, math.nan), near)
+
+    def _near_scale(self, model: Model, beta: Array, penalty: Penalty, q: Normal) -> float:
+        """The scale that goes with its mode, when the mode answers to the squares of the penalty as q says."""
+        moved = beta
+        for _ in range(_ANSWERS):
+            scale: float = model.prior.mode(moved).values["scale"]
+            moved = beta - q.solve((self._penalty(model, scale).precision - penalty.precision) * moved)
+        return scale
 
     def step(self, model: Model, state: ModeState, iteration: int) -> tuple[ModeState, Info]:
         residual = state.wanted - state.tried
@@ -168,39 +188,46 @@ class Newton:
         new = None
         if slope < 0.999 and math.isfinite(slope):
             leap = state.tried + min(max(residual / (1.0 - slope), -3.0), 3.0)
-            new = self._mode(model, leap, here, state.point.f)
+            new = self._mode(model, leap, here, state.point)
             new = new if new.objective >= state.objective else None
         if new is None:
-            new = self._mode(model, state.wanted, here, state.point.f)
+            new = self._mode(model, state.wanted, here, state.point)
         if new.objective < state.objective - 1e-12 * (1.0 + abs(state.objective)):  # only rounding is left
             return state, Info(state.objective, change, True)
         new = new._replace(objective=max(new.objective, state.objective))
         return new, Info(new.objective, abs(new.wanted - new.tried))
 
     def _mode(
-        self, model: Model, log_scale: float, before: tuple[float, float], near: Array | None = None
+        self, model: Model, log_scale: float, before: tuple[float, float], near: Near | ActiveSet | None = None
     ) -> ModeState:
-        parts = model.prior.penalty(math.exp(log_scale))
-        if parts is None:
-            raise ValueError(
-                "the interior point needs a penalty of squares, absolute values and lengths (ridge, lasso); use "
-                "engine_options={'algorithm': 'em'}."
-            )
-        penalty = Penalty(*parts)
+        penalty = self._penalty(model, math.exp(log_scale))
         point = self.at(model, penalty, near)
         prior = model.prior.mode(point.beta)
         objective = float(model.loss.loglik(model.y, model.c, point.f).sum()) + prior.bound
         return ModeState(point, prior, penalty, objective, log_scale, math.log(prior.values["scale"]), before)
 
-    def at(self, model: Model, penalty: Penalty, near: Array | None = None) -> ActiveSet:
+    def _penalty(self, model: Model, scale: float) -> Penalty:
+        parts = model.prior.penalty(scale)
+        if parts is None:
+            raise ValueError(
+                "the interior point needs a penalty of squares, absolute values and lengths (ridge, lasso); use "
+                "engine_options={'algorithm': 'em'}."
+            )
+        return Penalty(*parts)
+
+    def at(self, model: Model, penalty: Penalty, near: Near | ActiveSet | None = None) -> ActiveSet:
         """The mode of the coefficients under a given penalty.
 
-        ``near`` are predictors close to those of the mode, as at another scale: only rows near their margin are then
-        worked on, and all of them checked.
+        ``near`` is a point close to it, as the mode at another scale. With many rows only those near the margin of such
+        a point are worked on, and all of them checked.
         """
-        found = None
-        if near is not None and model.dimension == model.size <= len(model.y):
-            found = reduced_mode(model, penalty, near, self._interior)
+        few = model.dimension != model.size or len(model.y) <= max(_ENOUGH, _RATIO * model.size)
+        if near is None and len(model.y) > _MANY and not few and hasattr(model.blocks.design, "pick"):
+            near = approach(model, penalty)[0]
+        if near is None or few:
+            return self._interior(model, penalty)
+        solve = replace(self, gap=_TIGHT)._interior
+        found = reduced_mode(model, penalty, near.f, solve, rough=isinstance(near, Near))
         return self._interior(model, penalty) if found is None else found
 
     def _interior(self, model: Model, penalty: Penalty) -> ActiveSet:

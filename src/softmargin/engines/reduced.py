@@ -10,14 +10,15 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.designs.dense import Dense
-from softmargin.engines.active_set import ActiveSet, finish
+from softmargin.engines.active_set import ActiveSet, Flags, finish
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.execution.blocks import Blocks
 
-__all__ = ["reduced_mode"]
+__all__ = ["few_rows", "reduced_mode"]
 
-_SHARE = 0.1  # of the rows, those nearest to the margin, make the first attempt
+_SHARE = 0.01  # of the rows, those nearest to the margin, make the first attempt
+_RATIO, _RATIO_ROUGH = 4, 6  # and rows for each coefficient at least
 _ROUNDS = 6
 _GAP = 1e-9  # certified gap of all rows that is good enough
 _MOST = 0.6  # with more of the rows than this there is nothing to gain
@@ -26,26 +27,27 @@ _MOST = 0.6  # with more of the rows than this there is nothing to gain
 Solve = Callable[[Model, Penalty], ActiveSet]
 
 
-def reduced_mode(model: Model, penalty: Penalty, f: Array, solve: Solve) -> ActiveSet | None:
+def reduced_mode(model: Model, penalty: Penalty, f: Array, solve: Solve, *, rough: bool = False) -> ActiveSet | None:
     """The mode under a penalty, from predictors ``f`` that are near those of the mode; None where that does not pay.
 
     Rows well outside the margin have no part in the mode, and those well inside add a linear term: for each class, one
     row with their mean and their total weight. What remains is a problem of few rows. Its solution is the mode if no
     row has changed its side; rows that have are taken in, and the problem is solved again. The certificate is that of
-    all rows.
+    all rows. A ``rough`` start is less near than another mode.
     """
     y, n = model.y, len(model.y)
     u = 1.0 - y * f
+    count = min(n, max(int(_SHARE * n), (_RATIO_ROUGH if rough else _RATIO) * model.size))
     near = np.zeros(n, dtype=bool)
-    near[np.argpartition(np.abs(u), int(_SHARE * n))[: max(int(_SHARE * n), min(n, 4 * model.size))]] = True
+    near[np.argpartition(np.abs(u), count - 1)[:count]] = True
     for _ in range(_ROUNDS):
         if near.mean() > _MOST:
             return None
         inside = ~near & (u > 0.0)
-        small, index = _few(model, near, inside)
+        small, index = few_rows(model, near, inside)
         point = solve(small, penalty)
-        ahead = 1.0 - y * model.blocks.matvec(point.beta)
-        wrong = ~near & ((ahead > 0.0) != inside)
+        u = 1.0 - y * model.blocks.matvec(point.beta)
+        wrong = ~near & ((u > 0.0) != inside)
         if not wrong.any():
             g = np.where(inside, 2.0 * model.c, 0.0)
             g[index] = point.g[: len(index)]
@@ -53,13 +55,12 @@ def reduced_mode(model: Model, penalty: Penalty, f: Array, solve: Solve) -> Acti
             margin[index] = point.margin[: len(index)]
             found = finish(model, point.beta, g, margin, penalty, active=point.active)
             return found if found.certificate.gap <= _GAP else None
-        near |= wrong | (np.abs(ahead) < np.quantile(np.abs(ahead[wrong]), 0.9))
-        u = ahead
+        near |= wrong | (np.abs(u) < np.quantile(np.abs(u[wrong]), 0.9))
     return None
 
 
-def _few(model: Model, near: Any, inside: Any) -> tuple[Model, Any]:
-    """The rows ``near``, and for each class the mean of its rows ``inside``."""
+def few_rows(model: Model, near: Flags, inside: Flags) -> tuple[Model, Any]:
+    """The rows ``near``, and for each class the mean of its rows ``inside``; with the places of the former."""
     index = np.flatnonzero(near)
     rows, y, c = [model.blocks.design.rows(index)], [model.y[index]], [model.c[index]]
     for side in (-1.0, 1.0):

@@ -65,8 +65,9 @@ class BayesianSVR(RegressorMixin, LinearMachine):
         Most iterations of the other engines.
     tol : float, default=1e-6
         Relative change of the objective at which they stop.
-    solver : {"auto", "cholesky", "dual"}, default="auto"
-        "dual" works in the space the rows span and is chosen when there are more columns than rows.
+    solver : {"auto", "cholesky", "dual", "cg"}, default="auto"
+        "dual" works in the space the rows span and is chosen when there are more columns than rows; "cg" works with
+        products of a sparse X alone and is chosen when dense matrices would be too large (ridge prior).
     engine_options : dict or None, default=None
         For "map" ``starts``, ``accelerate`` and ``smoothing``; for "meanfield" ``accelerate``; for "gibbs"
         ``scale_moves``.

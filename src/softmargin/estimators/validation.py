@@ -43,10 +43,12 @@ def check_numeric(X: Any) -> None:
 def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
     """Refuse infinite values, and missing ones unless ``missing``, naming the columns."""
     sparse: bool = sp.issparse(X)
-    if missing and not sparse:
-        X = np.where(np.isnan(X), 0.0, X) if np.isnan(X).any() else X
     values = X.data if sparse else X
-    if np.isfinite(values.sum()) or np.isfinite(values).all():
+    if np.isfinite(values.sum()):  # one pass without a copy; most data end here
+        return
+    if missing and not sparse:
+        X = values = np.where(np.isnan(X), 0.0, X)
+    if np.isfinite(values).all():
         return
     if sparse:
         bad = X.copy()

@@ -116,6 +116,7 @@ class Blocks:
         nothing = np.zeros(0)
         self.design, self.workers = design, workers
         self.y, self.weight = nothing if y is None else y, nothing if weight is None else weight
+        self.still: Array | float = 0.0  # variance of every predictor that no coefficient carries
         n = design.shape[0]
         self.cells = [Cell(k, lo, min(lo + _CELL, n)) for k, lo in enumerate(range(0, n, _CELL))]
         groups = min(len(self.cells), n_blocks or workers)
@@ -129,7 +130,9 @@ class Blocks:
 
     def serial(self) -> Blocks:
         """The same rows without threads, for use inside a thread."""
-        return self if self._pool is None else Blocks(self.design, self.y, self.weight)
+        twin = self if self._pool is None else Blocks(self.design, self.y, self.weight)
+        twin.still = self.still
+        return twin
 
     def redesigned(self, design: Design) -> Blocks:
         """The same responses, on the same threads, with other columns."""
@@ -141,6 +144,12 @@ class Blocks:
         """The same rows, on the same threads, with other weights."""
         twin = copy.copy(self)
         twin.weight = weight
+        return twin
+
+    def loosened(self, still: Array) -> Blocks:
+        """The same rows, on the same threads, with predictors of this variance at known coefficients."""
+        twin = copy.copy(self)
+        twin.still = still
         return twin
 
     def close(self) -> None:
@@ -208,9 +217,11 @@ class Blocks:
         return np.concatenate(self.map(lambda cell: self.design.row_quad(root, cell.lo, cell.hi)))
 
     def excess(self, mean: Array) -> Array | float:
-        """What missing cells add to the variance of every predictor at known coefficients: zero without any."""
+        """Variance of every predictor at known coefficients, from missing cells and ``still``: zero without any."""
         part: Any = getattr(self.design, "excess", None)
-        return 0.0 if part is None else np.concatenate(self.map(lambda cell: part(mean, cell.lo, cell.hi)))
+        if part is None:
+            return self.still
+        return np.concatenate(self.map(lambda cell: part(mean, cell.lo, cell.hi))) + self.still
 
     def drag(self, w: Array, mean: Array) -> Array | float:
         """Half the derivative of ``w'excess(mean)`` in the mean."""

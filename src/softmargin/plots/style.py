@@ -67,8 +67,7 @@ def effect(model: Any) -> str:
 
 def feature_names(model: Any) -> list[str]:
     """Names of the columns of a fitted model."""
-    given = getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])
-    return [str(name) for name in given]
+    return [str(name) for name in model._names()]
 
 
 def directions(what: str, model: Any) -> tuple[str, str]:

@@ -1,0 +1,125 @@
+"""How the time of one iteration grows with rows and columns: exponents fitted on a log-log scale.
+
+An iteration of vb and a sweep of gibbs make one weighted Gram matrix: time grows as n p^2 once the matrix outweighs the
+rest. A leapfrog step of hmc makes two products with the columns: n p. Exponents are fitted to the last three sizes.
+CPU time of one thread; the smallest of several tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import common
+from softmargin.designs.standardize import design_for, standardize
+from softmargin.engines.gaussian_vi import GaussianVI
+from softmargin.engines.gibbs import Gibbs
+from softmargin.engines.hmc import HMC
+from softmargin.engines.model import Model
+from softmargin.execution.blocks import Blocks, one_blas_thread
+from softmargin.execution.streams import Streams
+from softmargin.losses.hinge import Hinge
+from softmargin.priors.ridge import Ridge
+
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
+ROWS = (1_000, 10_000, 100_000, 300_000, 1_000_000)
+COLUMNS = (10, 50, 200, 500, 1_000)
+FIXED_ROWS, FIXED_COLUMNS = 10_000, 20
+HMC_ROWS = 2_000  # the columns stay in the cache
+LAST = 3  # sizes that an exponent is fitted to
+ENOUGH = 1.0  # CPU seconds after which a size is not tried again
+
+
+def model_of(n: int, p: int) -> Model:
+    """Simulated rows under a ridge prior of fixed scale."""
+    X, y = common.simulated(n, p, 0)
+    free = np.arange(p + 1) == 0
+    blocks = Blocks(design_for(X, standardize(X, np.ones(n))), y, np.full(n, 0.25))
+    return Model(blocks, Hinge(), Ridge(scale=0.5).bind(free, n), free, Streams.from_random_state(0))
+
+
+def per_step(engine: Any, model: Model) -> tuple[Any, float]:
+    """A state, and CPU seconds of a step from it: the smallest of several."""
+    state, _ = engine.step(model, engine.init(model), 0)
+    best, spent = np.inf, 0.0
+    for k in range(10):
+        _, seconds = common.cpu(lambda k=k: engine.step(model, state, k + 1), 0.02)
+        best, spent = min(best, seconds), spent + seconds
+        if spent > ENOUGH:
+            break
+    return state, best
+
+
+def vb(model: Model) -> float:
+    """An iteration."""
+    return per_step(GaussianVI(), model)[1]
+
+
+def gibbs(model: Model) -> float:
+    """A sweep."""
+    return per_step(Gibbs(chains=1), model)[1]
+
+
+def hmc(model: Model) -> float:
+    """A leapfrog step of one chain."""
+    state, seconds = per_step(HMC(chains=1), model)
+    return seconds / float(state.plan.steps)
+
+
+def exponent(sizes: Any, seconds: Any) -> float:
+    """Slope of log time in log size over the largest sizes."""
+    return float(np.polyfit(np.log(sizes[-LAST:]), np.log(seconds[-LAST:]), 1)[0])
+
+
+def picture(curves: list[tuple[str, str, Any, Any]]) -> None:
+    """Time against size on logarithmic axes, rows on the left and columns on the right."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
+    for axis, along in zip(axes, ("rows", "columns"), strict=True):
+        for name, direction, sizes, seconds in curves:
+            if direction == along:
+                axis.loglog(sizes, seconds, "o-", label=name)
+        fixed = f"{FIXED_COLUMNS} columns" if along == "rows" else f"{FIXED_ROWS} rows, {HMC_ROWS} for hmc"
+        axis.set(xlabel=f"{along} ({fixed})")
+        axis.legend(frameon=False)
+    axes[0].set_ylabel("CPU seconds")
+    figure.savefig(PICTURE, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    options = common.parser(__doc__).parse_args()
+    common.warm_up()
+    rows, columns = (ROWS[:3], COLUMNS[:4]) if options.quick else (ROWS, COLUMNS)
+    engines: tuple[tuple[str, str, float, Callable[[Model], float]], ...] = (
+        ("vb iteration", "rows", 1.0, vb),
+        ("gibbs sweep", "rows", 1.0, gibbs),
+        ("vb iteration", "columns", 2.0, vb),
+        ("gibbs sweep", "columns", 2.0, gibbs),
+        ("hmc leapfrog step", "columns", 1.0, hmc),
+    )
+    table, curves = [], []
+    with common.one_thread(), one_blas_thread():
+        for name, along, theory, measure in engines:
+            sizes = rows if along == "rows" else columns
+            seconds = []
+            for size in sizes:
+                tall = HMC_ROWS if measure is hmc else FIXED_ROWS
+                n, p = (size, FIXED_COLUMNS) if along == "rows" else (tall, size)
+                seconds.append(measure(model_of(n, p)))
+                print(name, n, p, common.number(seconds[-1]), flush=True)
+            curves.append((name, along, sizes, seconds))
+            listed = ", ".join(common.number(value) for value in seconds)
+            table.append((name, along, ", ".join(map(str, sizes)), listed, exponent(sizes, seconds), theory))
+    heads = ("what", "along", "sizes", "CPU s", "exponent", "theory")
+    if not options.quick:
+        picture(curves)
+    common.publish("growth", common.markdown(heads, table), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Gaussian variational inference with many rows: most of them are on one side of the margin for certain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.engines.anderson import History
+from softmargin.engines.approach import approach
+from softmargin.engines.gaussian_vi import GaussianVI, VIState
+from softmargin.engines.loop import Info, run
+from softmargin.engines.model import Model
+from softmargin.engines.penalty import Penalty
+from softmargin.engines.reduced import few_rows
+from softmargin.losses.base import Message
+from softmargin.solvers.gaussian import Normal
+
+__all__ = ["Screened", "ScreenedVI", "row_moments"]
+
+_CERTAIN = 8.5  # standard deviations from the margin beyond which a row's message is linear or zero to rounding
+_REACHES = (10.0, 40.0, np.inf)  # standard deviations within which rows are worked on; more where that was too few
+_STEPS = 100
+
+
+class Screened(NamedTuple):
+    """An approximation as all rows see it, and the problem of few rows that it is the optimum of."""
+
+    whole: VIState
+    small: Model
+    few: VIState | None
+
+
+@dataclass(frozen=True)
+class ScreenedVI:
+    """The same optimum as ``GaussianVI``, with work on the rows near the margin only.
+
+    A row more than ``_CERTAIN`` standard deviations outside the margin has no part in the bound, and one as far inside
+    adds a linear term: both exactly, to rounding. A step screens the rows by the present approximation, climbs to the
+    optimum of what is left, and looks at all rows again; it is the last where none has come near. The bound is always
+    that of all rows.
+    """
+
+    tol: float
+    needs_loss = ("gaussian", "box")
+    needs_prior = ("gaussian",)
+
+    def init(self, model: Model) -> Screened:
+        """From a point near the mode and the curvature there."""
+        precision = model.prior.start().precision
+        near, q = approach(model, Penalty(precision, np.zeros(len(precision))))
+        return Screened(_seen(model, q.with_mean(near.beta)), model, None)
+
+    def step(self, model: Model, state: Screened, iteration: int) -> tuple[Screened, Info]:
+        """Climb to the optimum over the rows that the present approximation says are near."""
+        old = state.whole
+        before = _distance(model, old)
+        for reach in _REACHES:
+            near = np.abs(before) < reach
+            small, index = few_rows(model, near, ~near & (before > 0.0))
+            k = np.zeros(len(small.y))  # the sums of certain rows have no curvature
+            k[: len(index)] = old.ku[index]
+            start = GaussianVI().at(small, k, old.Du, old.q.mean)
+            climb = run(GaussianVI(), small, max_iter=_STEPS, tol=self.tol, state=start, inner=True)
+            new = _seen(model, climb.state.q)._replace(Du=climb.state.Du)
+            new.ku[index] = climb.state.ku[: len(index)]
+            now = _distance(model, new)
+            right = bool((near | ((np.abs(now) > _CERTAIN) & ((now > 0.0) == (before > 0.0)))).all())
+            if right or new.bound >= old.bound:
+                break
+        change = abs(new.bound - old.bound) / (1.0 + abs(new.bound))
+        return Screened(new, small, climb.state), Info(new.bound, change, climb.converged and right)
+
+
+def _seen(model: Model, q: Normal) -> VIState:
+    """The state of an approximation that came from other rows."""
+    f, v, message = row_moments(model, q.mean, q.root)
+    prior = model.prior.gaussian(q.mean, q.var)
+    bound = float(message.bound.sum()) + prior.bound + q.entropy
+    return VIState(q, f, v, message.w.copy(), prior.precision, message, prior, bound, History())
+
+
+def row_moments(model: Model, mean: Array, root: Array) -> tuple[Array, Array, Message]:
+    """Mean and variance of every predictor, and the row messages there."""
+    f, v = model.blocks.matvec(mean), model.blocks.row_quad(root)
+    return f, v, model.loss.gaussian(model.y, model.c, f, v)
+
+
+def _distance(model: Model, state: VIState) -> Array:
+    """How far inside the margin the rows are, in standard deviations."""
+    return np.asarray((1.0 - model.y * state.f) / np.sqrt(np.maximum(state.v, 1e-300)))

@@ -1,0 +1,119 @@
+"""A stochastic variational fit from start to end: steps, the bound over all rows, predictors without their own rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.designs.base import Array
+from softmargin.engines.inducing import loose_cavity
+from softmargin.engines.loop import Outcome, run
+from softmargin.engines.model import Model, require
+from softmargin.engines.shuffle import shuffled
+from softmargin.engines.svi import SVI, SVIState, held_rows
+from softmargin.execution.blocks import Cell
+from softmargin.execution.streams import Purpose
+
+__all__ = ["SVIFit", "fit_svi", "full_bound", "held_out"]
+
+_STEPS = 200  # at least, in a fit
+_EPOCHS = 3  # at least, likewise
+_SEARCH = 0.6  # power with which steps become shorter at first
+_SLAB = 4096  # rows at a time
+
+
+class SVIFit(NamedTuple):
+    """A fit: the model and the state, from which it can go on."""
+
+    model: Model
+    state: SVIState
+    outcome: Outcome
+
+
+def fit_svi(
+    model: Model, engine: SVI | None = None, *, epochs: int | None = None, state: SVIState | None = None, **watch: Any
+) -> SVIFit:
+    """Fit by batches of rows; memory does not grow with the rows.
+
+    Parameters
+    ----------
+    model : Model
+        Rows in any design that has ``rows`` or ``held``, dense, sparse or of inducing points; a loss; a prior.
+    engine : SVI
+        Sizes and options.
+    epochs : int, optional
+        Times that each row is used: 3, more where that makes fewer than 200 steps; 1 where ``state`` is given.
+    state : SVIState, optional
+        Of a fit to other rows, to which these are added.
+    **watch
+        ``progress`` and ``callback`` of the run.
+    """
+    engine = SVI() if engine is None else engine
+    require(engine, loss=model.loss, prior=model.prior)
+    n = len(model.y)
+    batches = math.ceil(n / engine.batch)
+    if state is not None:
+        steps = batches * (1 if epochs is None else epochs)
+        outcome = run(engine, model, max_iter=steps, state=engine.extended(state, n), **watch)
+    else:
+        if epochs is None:
+            epochs = max(_EPOCHS, math.ceil(_STEPS / batches))
+        outcome = _two_phases(model, engine, batches, epochs, watch)
+    outcome.converged = not outcome.interrupted
+    return SVIFit(model, outcome.state, outcome)
+
+
+def _two_phases(model: Model, engine: SVI, batches: int, epochs: int, watch: dict[str, Any]) -> Outcome:
+    """Long steps that forget where the run came from, then as many epochs in which every row counts the same.
+
+    Whole epochs go through all rows, so that their average has next to no noise from the choice of batches.
+    """
+    calm = (epochs + 1) // 2
+    first = Outcome(engine.init(model))
+    if epochs > calm:
+        first = run(
+            replace(engine, decay=_SEARCH), model, max_iter=batches * (epochs - calm), state=first.state, **watch
+        )
+        if first.interrupted:
+            return first
+    state = first.state._replace(
+        batches=max(first.state.batches, 1.0) ** _SEARCH
+    )  # the next step is as long as the last
+    outcome = run(replace(engine, decay=1.0), model, max_iter=batches * calm, state=state, **watch)
+    outcome.trace, outcome.n_iter = first.trace + outcome.trace, first.n_iter + outcome.n_iter
+    return outcome
+
+
+def full_bound(fit: SVIFit, engine: SVI) -> float:
+    """The bound over all rows, in one pass."""
+    model, state = fit.model, fit.state
+
+    def collect(cell: Cell) -> tuple[float]:
+        at = np.arange(cell.lo, cell.hi)
+        block = held_rows(model.blocks.design, at)
+        return (float(engine.messages(model, block, at, state.q, state.prior).bound.sum()),)
+
+    return float(model.blocks.reduce(collect)[0]) + state.prior.bound + state.q.entropy
+
+
+def held_out(fit: SVIFit, engine: SVI, part: Array, rows: int = 50_000) -> tuple[Any, Array, Array, float]:
+    """Rows, at most this many, and the moments of their predictors without the part ``part`` of their own messages.
+
+    Returns the rows' numbers, means, variances, and the largest share of a predictor's precision that its row makes.
+    """
+    model, n = fit.model, len(fit.model.y)
+    index = np.arange(n)
+    if n > rows:
+        index = np.sort(shuffled(np.arange(rows), n, model.streams.at(Purpose.CAVITY)))
+    pieces = []
+    for lo in range(0, len(index), _SLAB):
+        at = index[lo : lo + _SLAB]
+        block = held_rows(model.blocks.design, at)
+        f, v, still = engine.moments(block, fit.state.q, fit.state.prior)
+        message = engine.face(model)(model.y[at], model.c[at], f, v + still)
+        pieces.append(loose_cavity(f, v, still, message, part[at]))
+    f_out, v_out = (np.concatenate([piece[k] for piece in pieces]) for k in range(2))
+    return index, f_out, v_out, max(piece[2] for piece in pieces)

@@ -1,0 +1,318 @@
+"""The Bayesian kernel classifier."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight
+
+from softmargin.estimators._callbacks import fit_tasks, managed
+from softmargin.estimators.fresh import fresh
+from softmargin.estimators.inference import INFERENCES
+from softmargin.estimators.kernel_fit import KernelRecipe, fit_kernel, fit_kernel_pairs
+from softmargin.estimators.kernel_inducing import KernelStream
+from softmargin.estimators.kernel_machine import KernelMachine, check_lengths
+from softmargin.estimators.kernel_search import kernel_prior
+from softmargin.estimators.validation import check_choice, check_numeric, row_weights
+from softmargin.execution.streams import Streams
+from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
+
+__all__ = ["BayesianKernelClassifier"]
+
+_LOSSES: dict[str, Any] = {
+    "hinge": Hinge,
+    "logit": Logit,
+    "probit": Probit,
+    "noisy-hinge": NoisyHinge,
+    "complete-hinge": CompleteHinge,
+}
+_SMOOTH = ("hinge", "logit", "probit")
+_GOES: dict[str, dict[str, tuple[str, ...]]] = {  # basis, inference: likelihoods
+    "auto": dict.fromkeys((*INFERENCES, "svi"), _SMOOTH) | {"gibbs": tuple(_LOSSES)},
+    "full": dict.fromkeys(INFERENCES, _SMOOTH) | {"gibbs": tuple(_LOSSES)},
+    "active": {"gibbs": _SMOOTH},
+    "inducing": {"vb": _SMOOTH, "svi": _SMOOTH},
+}
+
+
+def _by_batches(estimator: Any) -> bool:
+    """Whether more rows can be added to a fit."""
+    if estimator.inference != "svi":
+        raise AttributeError("partial_fit is for inference='svi', which fits by batches of rows.")
+    return True
+
+
+class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
+    """Kernel machine that learns its scale and its width and says how sure it is.
+
+    ``f = intercept + g``, g ~ N(0, scale^2 K) with a kernel matrix K of mean diagonal one, and a hinge, logistic or
+    probit loss on f. More than two classes are fitted by pairs, each pair with its own scale and width.
+
+    Parameters
+    ----------
+    kernel : str, object or callable, default="rbf"
+        "rbf" is ``exp(-|x - z|^2 / length^2)``, without a factor 2. Any other name that scikit-learn's
+        ``pairwise_kernels`` knows, "precomputed", an object of ``sklearn.gaussian_process.kernels``, or a function
+        of two matrices that returns the matrix of k.
+    length_scale : float, "learn", "mean-distance" or None, default="learn"
+        Length of "rbf", "laplacian" and of objects with one ``length_scale``; other kernels have none. "learn" picks
+        a multiple of the mean distance between training rows by the leave-one-out score, None leaves an object as
+        it is.
+    likelihood : {"hinge", "logit", "probit", "noisy-hinge", "complete-hinge"}, default="hinge"
+        The loss. The last two act on a noisy predictor, with a prior of their own: the Bayesian and the complete
+        support vector machine of Mallick, Ghosh and Ghosh (2005); they need ``basis="full"`` and "gibbs".
+    basis : {"auto", "full", "active", "inducing"}, default="auto"
+        "full" has a coefficient for every training row. "active" draws which rows have one, by births, deaths and
+        swaps: Zhang, Dai, Wang and Jordan (2010), with ``inference="gibbs"``. "inducing" has coefficients on a few
+        points that cover the rows, and any number of rows. "auto" is "inducing" for "svi", and for "vb" with more than
+        1000 rows (of a pair of classes), and "full" otherwise.
+    inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
+        As in ``BayesianSVC``; "svi" fits inducing points by batches of rows and has ``partial_fit``.
+    max_active : int or None, default=None
+        Largest number of active rows; None is all of them.
+    n_inducing : int or None, default=None
+        Number of inducing points, at most; None is 200.
+    scale : float or "learn", default="learn"
+        Prior standard deviation of g, averaged over the training rows.
+    learning_rate : float or "auto", default="auto"
+        Weight of the pseudo-likelihood of the hinge; "auto" picks 0.25 or 0.5 by the leave-one-out score.
+    standardize : bool or "auto", default="auto"
+        Whether the kernel sees columns divided by their standard deviation. "auto" asks the leave-one-out score where
+        the spreads of dense columns are unlike, and leaves sparse ones alone.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes.
+    probability : {"calibrated", "pseudo", "sign"}, default="calibrated"
+        What ``predict_proba`` returns, as in ``BayesianSVC``.
+    draws, warmup, chains, thin, max_iter, tol, engine_options, random_state, verbose
+        As in ``BayesianSVC``.
+    n_jobs : int or None, default=None
+        Threads over pairs of classes. Results do not depend on it.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+        Class labels.
+    length_scale_ : float or None
+        Length of the kernel.
+    scale_ : float
+        Prior scale: the fixed value, the mode, or exp of the posterior mean of its logarithm.
+    learning_rate_ : float
+        Learning rate used.
+    standardize_ : bool
+        Whether columns were rescaled.
+    loo_ : LeaveOneOut
+        Leave-one-out log loss and error, the link's parameters, and ``max_kv``.
+    loo_probability_ : array of shape (n, k)
+        Class probabilities of the training rows, each left out.
+    posterior_ : Posterior or KernelDraws
+        The posterior in the coordinates of the kernel features, or draws of expansions.
+    active_ : array of shape (n,)
+        Posterior probability of each training row having a coefficient (``basis="active"``).
+    n_active_ : array of shape (chains, draws)
+        How many rows had one, by draw (``basis="active"``).
+    trace_, n_iter_, converged_, gap_
+        As in ``BayesianSVC``.
+
+    With many classes the attributes of a fit are lists, one entry a pair.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianKernelClassifier
+    >>> X, y = make_moons(100, noise=0.2, random_state=0)
+    >>> model = BayesianKernelClassifier().fit(X, y)
+    >>> model.predict_proba(X[:2]).shape
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        length_scale: float | str | None = "learn",
+        likelihood: str = "hinge",
+        basis: str = "auto",
+        inference: str = "vb",
+        *,
+        max_active: int | None = None,
+        n_inducing: int | None = None,
+        scale: float | str = "learn",
+        learning_rate: float | str = "auto",
+        standardize: bool | str = "auto",
+        class_weight: Any = None,
+        probability: str = "calibrated",
+        draws: int = 1000,
+        warmup: int = 1000,
+        chains: int = 4,
+        thin: int = 1,
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        engine_options: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.likelihood = likelihood
+        self.basis = basis
+        self.inference = inference
+        self.max_active = max_active
+        self.n_inducing = n_inducing
+        self.scale = scale
+        self.learning_rate = learning_rate
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.probability = probability
+        self.draws = draws
+        self.warmup = warmup
+        self.chains = chains
+        self.thin = thin
+        self.max_iter = max_iter
+        self.tol = tol
+        self.engine_options = engine_options
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @managed
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianKernelClassifier:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n, p)
+            Predictors, or the kernel matrix (n, n) of the rows if ``kernel="precomputed"``.
+        y : array of shape (n,)
+            Labels of any type, two or more different ones.
+        sample_weight : array of shape (n,), optional
+            Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
+        """
+        with fresh(self):
+            recipe = self._recipe()
+            check_numeric(X)
+            X, y = self._rows(X, y=y, ensure_min_samples=2)
+            if self._precomputed and X.shape[0] != X.shape[1]:
+                raise ValueError(f"a precomputed kernel matrix must be square in fit; got shape {X.shape}.")
+            self.classes_, index = self._labels(y)
+            return self._fit(recipe, X, y, index, sample_weight)
+
+    @available_if(_by_batches)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> BayesianKernelClassifier:
+        """Add rows to a fit by batches; the first call fits as ``fit`` does and settles kernel and inducing points.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        classes : array, optional
+            All labels that will ever come; the first call must have rows of each.
+        """
+        if not (hasattr(self, "_fitted") and isinstance(self._fitted.parts[0], KernelStream)):
+            if classes is not None and not np.isin(classes, y).all():
+                raise ValueError("the first call of partial_fit must have rows of every class; wait for more rows.")
+            return self.fit(X, y, sample_weight)
+        recipe = self._recipe()
+        check_numeric(X)
+        X, y = self._rows(X, y=y, reset=False)
+        index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        new = np.unique(y[self.classes_[index] != y])
+        if len(new):
+            raise ValueError(f"y has labels {new.tolist()[:5]} that the first rows did not have; fit all rows again.")
+        return self._fit(recipe, X, y, index, sample_weight, self._fitted)
+
+    def _fit(
+        self, recipe: KernelRecipe, X: Any, y: Any, index: Any, sample_weight: Any, before: Any = None
+    ) -> BayesianKernelClassifier:
+        """Fit checked rows, or add them to a fit before."""
+        count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        used = np.flatnonzero(count > 0)
+        each, end = fit_tasks(self, X, y) if before is None else ((lambda iteration, info: False), (lambda: None))
+        if before is None:
+            weight = row_weights(count, index, self.classes_, self.class_weight)
+            self._by_class = np.zeros(len(self.classes_))
+            self._by_class[index[used]] = weight[used] / count[used]
+        X, own, count = X[used], index[used], count[used]
+        weight = count * self._by_class[own]
+        task: dict[str, Any] = {
+            "streams": Streams.from_random_state(self.random_state),
+            "at": used,
+            "callback": each,
+            "before": before,
+        }
+        self._fitted: Any
+        if len(self.classes_) > 2:
+            task["workers"] = self._workers()
+            self._fitted = fit_kernel_pairs(recipe, X, own, count, weight, len(self.classes_), **task)
+        else:
+            self._fitted = fit_kernel(recipe, X, np.where(own == 1, 1.0, -1.0), count, weight, **task)
+        end()
+        self.loo_probability_ = np.full((len(index), len(self.classes_)), np.nan)
+        self.loo_probability_[used] = self._fitted.loo_probability
+        self._publish()
+        if recipe.basis == "active":
+            self._publish_active(used, own, len(index))
+        return self
+
+    def _publish_active(self, used: Any, index: Any, n: int) -> None:
+        """Probabilities of the training rows, one row a pair if there are many, and the number of active ones."""
+        active = []
+        for (i, j), model in zip(combinations(range(len(self.classes_)), 2), self._fitted.parts, strict=True):
+            row = np.full(n, np.nan)
+            row[used[(index == i) | (index == j)]] = model.active
+            active.append(row)
+        counts = [model.expansions.n_active for model in self._fitted.parts]
+        two = len(self.classes_) == 2
+        self.active_ = active[0] if two else np.array(active)
+        self.n_active_ = counts[0] if two else counts
+
+    def _recipe(self) -> KernelRecipe:
+        """Refuse what cannot be, before any work; return what is asked for."""
+        check_lengths(self)
+        self._check_combination()
+        rate = self.learning_rate
+        if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
+            raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
+        if not (isinstance(self.standardize, bool | np.bool_) or self.standardize == "auto"):
+            raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
+        kernel_prior(self.scale)  # says what is wrong with a scale
+        return KernelRecipe(
+            self.kernel,
+            self.length_scale,
+            self.standardize,
+            self.scale,
+            _LOSSES[self.likelihood],
+            self.likelihood,
+            self.basis,
+            self.inference,
+            rate,
+            self.max_active,
+            self.n_inducing,
+            self._run_settings(),
+        )
+
+    def _check_combination(self) -> None:
+        """Refuse a likelihood, basis and inference that do not go together, and say what goes."""
+        check_choice("basis", self.basis, list(_GOES))
+        check_choice("likelihood", self.likelihood, list(_LOSSES))
+        check_choice("inference", self.inference, sorted({name for goes in _GOES.values() for name in goes}))
+        goes = _GOES[self.basis].get(self.inference, ())
+        if self.likelihood not in goes:
+            known = [
+                f"basis={basis!r} with inference={inference!r}"
+                for basis, ways in _GOES.items()
+                for inference, likelihoods in ways.items()
+                if self.likelihood in likelihoods
+            ]
+            raise ValueError(
+                f"likelihood={self.likelihood!r} does not go with basis={self.basis!r}, inference={self.inference!r}; "
+                f"it goes with {', '.join(known)}."
+            )
+        if self.max_active is not None and self.basis != "active":
+            raise ValueError("max_active is for basis='active'; leave it at None.")
+        if self.n_inducing is not None and self.basis not in ("auto", "inducing"):
+            raise ValueError("n_inducing is for basis='inducing'; leave it at None.")

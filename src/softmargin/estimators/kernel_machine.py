@@ -1,0 +1,182 @@
+"""What a kernel estimator checks and shows, apart from its parameters."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from softmargin import diagnostics
+from softmargin.designs.base import Array
+from softmargin.estimators._callbacks import CallbackSupport
+from softmargin.estimators.binary import spread_of
+from softmargin.estimators.linear import LEVEL
+from softmargin.estimators.notices import warn_of_fits
+from softmargin.estimators.pairwise import Pairwise
+from softmargin.estimators.validation import check_choice, check_finite
+from softmargin.execution.blocks import one_blas_thread
+from softmargin.execution.streams import Streams
+
+__all__ = ["KernelMachine", "check_lengths"]
+
+_LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
+_PROBABILITIES = ["calibrated", "pseudo", "sign"]
+
+
+def check_lengths(estimator: Any) -> None:
+    """Refuse lengths, tolerances and options of a run that cannot be."""
+    for name, least in _LENGTHS:
+        value = getattr(estimator, name)
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+    if not (isinstance(estimator.tol, Real) and float(estimator.tol) > 0):
+        raise ValueError(f"tol must be a positive number; got {estimator.tol!r}.")
+    if not isinstance(estimator.engine_options, (dict, type(None))):
+        raise ValueError(f"engine_options must be a dict or None; got {estimator.engine_options!r}.")
+    check_choice("probability", estimator.probability, _PROBABILITIES)
+
+
+class KernelMachine(CallbackSupport, BaseEstimator):
+    """Base of ``BayesianKernelClassifier``; ``_fitted`` is what a fit leaves behind."""
+
+    _fitted: Any
+    classes_: Any
+    kernel: Any
+    inference: str
+    probability: str
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = bool(self._sparse)
+        tags.input_tags.pairwise = self._precomputed
+        return tags
+
+    @property
+    def _precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    @property
+    def _sparse(self) -> str | bool:
+        """Sparse rows are for named kernels: objects and functions get arrays."""
+        return False if callable(self.kernel) or self._precomputed else "csr"
+
+    def _run_settings(self) -> dict[str, Any]:
+        """Lengths, tolerances and options of the engine."""
+        run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
+        return run | {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
+
+    def _workers(self) -> int:
+        if self.n_jobs is None:
+            return 1
+        from joblib import effective_n_jobs
+
+        return int(effective_n_jobs(self.n_jobs))
+
+    def _rows(self, X: Any, **options: Any) -> Any:
+        """Rows as the kernel takes them, with y if it is among the options."""
+        checked = validate_data(
+            self, X, accept_sparse=self._sparse, dtype=np.float64, order="C", ensure_all_finite=False, **options
+        )
+        check_finite(checked[0] if isinstance(checked, tuple) else checked, getattr(self, "feature_names_in_", None))
+        return checked
+
+    def _labels(self, y: Any) -> tuple[Any, Any]:
+        check_classification_targets(y)
+        classes, index = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes in y; got 1 class ({classes.tolist()[0]!r}): add "
+                "rows of another class."
+            )
+        return classes, index
+
+    def _publish(self) -> None:
+        models = self._fitted.parts
+        fits = [model.fit for model in models]
+
+        def per_model(values: list[Any]) -> Any:
+            return values if isinstance(self._fitted, Pairwise) else values[0]
+
+        self.posterior_ = per_model([fit.posterior for fit in fits])
+        self.length_scale_ = per_model([model.length for model in models])
+        self.standardize_ = per_model([model.rescaled for model in models])
+        self.learning_rate_ = per_model([model.learning_rate for model in models])
+        self.scale_ = per_model([fit.scale for fit in fits])
+        self.loo_ = self._fitted.loo
+        self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
+        self.n_iter_ = max(fit.outcome.n_iter for fit in fits)
+        self.converged_ = all(fit.outcome.converged for fit in fits)
+        if fits[0].gap is not None:
+            self.gap_ = max(fit.gap for fit in fits if fit.gap is not None)
+        warn_of_fits(fits, self.inference, self.tol, LEVEL + 1)
+
+    def _checked(self, X: Any) -> Any:
+        """New rows, checked."""
+        check_is_fitted(self)
+        check_choice("probability", self.probability, _PROBABILITIES)
+        return self._rows(X, reset=False)
+
+    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of f plus the offset of the link; positive means the second class.
+
+        With ``return_std`` also the posterior standard deviation of f. With more than two classes: an array
+        (rows, classes), the centred logarithms of the probabilities.
+        """
+        X = self._checked(X)
+        if not return_std:
+            return self._fitted.decision(X, self.probability)
+        if len(self.classes_) > 2:
+            raise ValueError("decision_function(return_std=True) is for two classes; use predict_proba or sample.")
+        spread_of(self._fitted, "decision_function(return_std=True)")
+        with one_blas_thread():
+            f, v = self._fitted.moments(X)
+        return f + self._fitted.offset(self.probability), np.sqrt(v)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class, columns in the order of ``classes_``."""
+        X = self._checked(X)
+        p: Array = self._fitted.probability(X, self.probability)
+        return p
+
+    def predict(self, X: Any) -> Any:
+        """The more probable class of each row: the argmax of ``predict_proba``."""
+        check_is_fitted(self)
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
+        """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs if there are many."""
+        X = self._checked(X)
+        seed = self.random_state if random_state is None else random_state
+        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
+        return draws
+
+    def summary(self) -> pd.DataFrame:
+        """What was learned, one row a model: lengths, scales, learning rates, leave-one-out log loss and error."""
+        check_is_fitted(self)
+        labels = self.classes_.tolist()
+        pairs = [f"{a} | {b}" for a, b in combinations(labels, 2)]
+        rows = [
+            {
+                "length_scale": model.length,
+                "scale": model.fit.scale,
+                "learning_rate": model.learning_rate,
+                "standardized": model.rescaled,
+                "loo_score": model.loo.score,
+                "loo_error": model.loo.error,
+                "max_kv": model.loo.max_kv,
+            }
+            for model in self._fitted.parts
+        ]
+        return pd.DataFrame(rows, index=pd.Index(pairs, name="pair"))
+
+    def to_arviz(self, draws: int = 1000) -> Any:
+        """Intercept and scale as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
+        check_is_fitted(self)
+        drawn = self._fitted.sampled(self.classes_, draws, Streams.from_random_state(self.random_state))
+        return diagnostics.to_arviz(drawn, [], self.inference)

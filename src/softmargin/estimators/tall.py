@@ -1,0 +1,58 @@
+"""Many rows: fits that look at all of them a few times only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from softmargin.engines.approach import many_rows, picked, spread_rows
+from softmargin.engines.model import Model
+from softmargin.engines.scale_mixture import mix_over_scale
+from softmargin.engines.screened_vi import ScreenedVI, row_moments
+from softmargin.estimators.inference import INFERENCES, Fit, Settings, options_of, run_engine
+
+__all__ = ["inference_for", "sampled"]
+
+_ROWS, _RATIO = 5_000, 10  # rows, and rows for each coefficient, that a learning rate is chosen on
+
+
+def inference_for(name: str, model: Model) -> Callable[[Model, Settings, Fit | None], Fit]:
+    """The inference of that name, in the form that suits the number of rows."""
+    tall = name == "vb" and many_rows(model) and hasattr(model.prior, "gaussian")
+    return _vb if tall and not hasattr(model.prior, "variational") else INFERENCES[name]
+
+
+def sampled(model: Model, settings: Settings) -> tuple[Model, Settings]:
+    """A subsample that a learning rate can be chosen on.
+
+    Its effect on predictions vanishes as rows grow in number, because all rates then have the same limit.
+    """
+    index = spread_rows(len(model.y), max(_ROWS, _RATIO * model.size))
+    readout: Any = settings.readout
+    readout = replace(readout, part=readout.part[index], weight=readout.weight[index])
+    return picked(model, index), replace(settings, readout=readout)
+
+
+def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    """As the usual one; leave-one-out predictors are those of the Gaussian with the moments of the mixture.
+
+    That is what they tend to where a row has next to no part in its own predictor.
+    """
+    options_of(settings)
+    outcome = run_engine(ScreenedVI(settings.tol), model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+    state = outcome.state.whole
+    scales, weights, mean, root = np.array([state.prior.values["scale"]]), np.ones(1), state.q.mean, state.q.root
+    if model.prior.stretch(model.prior.start()) is not None and not outcome.interrupted:
+        try:
+            mixture = mix_over_scale(outcome.state.small, outcome.state.few)
+            mean, root, scales, weights = mixture.mean, mixture.root, mixture.scales, mixture.weights
+            f, v, message = row_moments(model, mean, root)
+            state = state._replace(f=f, v=v, message=message)
+        except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
+            outcome.interrupted = True
+    posterior = settings.readout.gaussian(mean, root, scales, weights)
+    scale = float(np.exp(weights @ np.log(scales)))
+    return Fit(posterior, settings.readout.of_fit(model, state), scale, outcome, vi=outcome.state.whole)

@@ -1,0 +1,78 @@
+"""Whole fits of many rows: the same answers as when every row is worked on, whatever the number of threads."""
+
+import numpy as np
+import pytest
+
+from softmargin import BayesianSVC
+from softmargin.engines import newton
+from softmargin.estimators import binary, inference, tall
+from softmargin.priors import Ridge
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((24_000, 6)) * [1.0, 2.0, 0.1, 1.0, 1.0, 5.0] + 3.0
+    truth = np.array([1.0, -0.4, 5.0, 0.0, 0.0, 0.0])
+    return X, np.where((X - 3.0) @ truth + 0.6 * rng.standard_normal(24_000) > 0.2, "yes", "no")
+
+
+def plain(monkeypatch):
+    """Let no model have many rows."""
+    for module in (binary, inference, tall, newton):
+        monkeypatch.setattr(module, "many_rows", lambda model: False)
+
+
+def test_vb_of_many_rows_is_the_plain_fit(rows, monkeypatch):
+    found = BayesianSVC().fit(*rows)
+    plain(monkeypatch)
+    wanted = BayesianSVC(tol=1e-9).fit(*rows)
+    assert found.learning_rate_ == wanted.learning_rate_
+    assert found.converged_
+    a, b = found.summary(), wanted.summary()
+    np.testing.assert_allclose(a["mean"], b["mean"], atol=0.02 * b["sd"].min())
+    np.testing.assert_allclose(a["sd"], b["sd"], rtol=0.01)
+    np.testing.assert_allclose(found.scale_, wanted.scale_, rtol=1e-2)
+    np.testing.assert_allclose(found.trace_[-1], wanted.trace_[-1], rtol=1e-6)
+    np.testing.assert_allclose(found.loo_probability_, wanted.loo_probability_, atol=1e-3)
+    np.testing.assert_allclose(found.loo_.score, wanted.loo_.score, atol=1e-5)
+
+
+def test_map_of_many_rows_is_the_best_of_several_starts(rows, monkeypatch):
+    found = BayesianSVC(inference="map", learning_rate=0.25).fit(*rows)
+    plain(monkeypatch)
+    wanted = BayesianSVC(inference="map", learning_rate=0.25).fit(*rows)
+    assert found.gap_ <= 1e-12
+    np.testing.assert_allclose(found.scale_, wanted.scale_, rtol=1e-5)
+    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.trace_[-1], wanted.trace_[-1], rtol=1e-10)
+    np.testing.assert_allclose(found.loo_probability_, wanted.loo_probability_, atol=1e-4)
+
+
+def test_noise_has_one_mode(monkeypatch):
+    rng = np.random.default_rng(8)
+    X, y = rng.standard_normal((21_000, 4)), rng.random(21_000) < 0.4
+    found = BayesianSVC(inference="map", learning_rate=0.25).fit(X, y)
+    plain(monkeypatch)
+    wanted = BayesianSVC(inference="map", learning_rate=0.25).fit(X, y)
+    np.testing.assert_allclose(found.trace_[-1], wanted.trace_[-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("inference_name", ["vb", "map"])
+def test_threads_change_nothing(rows, inference_name):
+    one = BayesianSVC(inference=inference_name).fit(*rows)
+    two = BayesianSVC(inference=inference_name, n_jobs=2).fit(*rows)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    np.testing.assert_array_equal(one.loo_probability_, two.loo_probability_)
+
+
+def test_weights_count_rows(rows):
+    X, y = rows
+    X, y = X[:21_000], y[:21_000]
+    weight = np.random.default_rng(9).integers(1, 3, len(y))
+    args = {"prior": Ridge(scale=0.5), "inference": "map", "learning_rate": 0.25, "standardize": False}
+    weighted = BayesianSVC(**args).fit(X, y, sample_weight=weight)
+    repeated = BayesianSVC(**args).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    assert weighted.gap_ <= 1e-10
+    assert repeated.gap_ <= 1e-8
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5, atol=1e-7)

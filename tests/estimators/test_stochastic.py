@@ -1,0 +1,52 @@
+"""A linear fit by batches against the variational fit of all rows."""
+
+import numpy as np
+import pytest
+
+from softmargin.estimators.inference import Settings, fit_vb
+from softmargin.estimators.problem import kept_columns, prepare
+from softmargin.estimators.readout import BinaryReadout
+from softmargin.estimators.stochastic import infer_svi
+from softmargin.execution.streams import Streams
+from softmargin.losses import Hinge
+from softmargin.priors import Ridge
+
+
+def problem(n=4000, p=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)) * np.geomspace(0.1, 30.0, p) + 5.0
+    margin = ((X - 5.0) / np.geomspace(0.1, 30.0, p)) @ np.linspace(-1.0, 1.5, p)
+    sign = np.where(margin + rng.logistic(size=n) > 0.0, 1.0, -1.0)
+    ones = np.ones(n)
+    columns = kept_columns(X, ones, intercept=True, standardized=True)
+    built = prepare(X, sign, ones, ones, columns, prior=Ridge(), loss=Hinge(), streams=Streams.from_random_state(0))
+    return built.model.with_weight(0.25 * built.model.c), BinaryReadout(columns, None, built.part, ones)
+
+
+def test_posterior_and_link_are_those_of_all_rows():
+    model, readout = problem()
+    wanted = fit_vb(model, Settings(readout))
+    got = infer_svi(model, Settings(readout, options={"batch": 200, "first": 500}))
+    sd = np.sqrt(wanted.vi.q.var)
+    assert np.abs((got.fit.posterior.mean - wanted.posterior.mean) / sd).max() < 0.25
+    assert got.fit.scale == pytest.approx(wanted.scale, rel=0.02)
+    np.testing.assert_array_equal(got.rows, np.arange(4000))
+    assert got.fit.loo.score == pytest.approx(wanted.loo.score, abs=1e-3)
+    assert got.fit.loo.a == pytest.approx(wanted.loo.a, rel=0.05)
+    f, v = got.fit.posterior.moments(model.blocks.design)
+    np.testing.assert_allclose(v, wanted.vi.v, rtol=0.1)
+    assert np.abs((f - wanted.vi.f) / np.sqrt(wanted.vi.v)).max() < 0.25
+
+
+def test_options_and_more_rows():
+    model, readout = problem(n=1000)
+    options = {"batch": 100, "first": 300, "epochs": 2}
+    first = infer_svi(model, Settings(readout, options=options))
+    assert first.fit.outcome.n_iter == 20 and first.fit.outcome.converged
+    more = infer_svi(model, Settings(readout, options=options | {"epochs": 1}), first.state)
+    assert more.state.rows == 2000.0 and more.fit.outcome.n_iter == 10
+    # twice the rows: standard deviations shrink by about the root of two
+    ratio = np.sqrt(more.state.q.var / first.state.q.var)
+    np.testing.assert_allclose(ratio, 2.0**-0.5, rtol=0.15)
+    with pytest.raises(ValueError, match="unknown engine_options"):
+        infer_svi(model, Settings(readout, options={"size": 3}))
