@@ -138,8 +138,10 @@ def _minimise(
         step = np.zeros(3)
         step[free] = -vectors @ ((vectors.T @ gradient[free]) / values)
         step *= min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
-        if -float(gradient @ step) <= 1e-14 * (1.0 + abs(value)):  # what is left to gain is lost in rounding
-            break
+        if -float(gradient @ step) <= 1e-15 * math.sqrt(len(f)) * (1.0 + abs(value)):
+            # what is left to gain is lost in the rounding of the sum, while the step is still right
+            theta = np.clip(theta + step, _LOWER, _UPPER)
+            return theta, _objective(theta, target, f, v, weight)[0]
         length = 1.0
         for _ in range(30):
             trial = np.clip(theta + length * step, _LOWER, _UPPER)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from softmargin import BayesianSVC
 from softmargin.estimators.inference import Settings, fit_vb
 from softmargin.estimators.problem import kept_columns, prepare
 from softmargin.estimators.readout import BinaryReadout
@@ -50,3 +51,28 @@ def test_options_and_more_rows():
     np.testing.assert_allclose(ratio, 2.0**-0.5, rtol=0.15)
     with pytest.raises(ValueError, match="unknown engine_options"):
         infer_svi(model, Settings(readout, options={"size": 3}))
+
+
+def test_estimator_by_batches_is_that_of_all_rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6000, 5))
+    y = np.where(X @ [1.0, -1.0, 0.5, 0.0, 0.0] + rng.logistic(size=6000) > 0.3, "yes", "no")
+    one = BayesianSVC(learning_rate=0.5).fit(X, y)
+    other = BayesianSVC(inference="svi", learning_rate=0.5, random_state=0).fit(X, y)
+    sd = one.summary()["sd"].to_numpy()[1:]
+    assert np.abs((one.coef_[0] - other.coef_[0]) / sd).max() < 0.3
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=0.01)
+    assert other.loo_probability_.shape == (6000, 2)
+    assert other.loo_.score == pytest.approx(one.loo_.score, abs=2e-3)
+
+
+def test_what_batches_do_not_take():
+    X, y = np.random.default_rng(0).standard_normal((60, 3)), np.resize([0, 1], 60)
+    with pytest.raises(ValueError, match="complete rows"):
+        BayesianSVC(inference="svi").fit(np.where(X > 2.0, np.nan, X), y)
+    with pytest.raises(ValueError, match="complete rows"):
+        BayesianSVC(inference="svi").fit(X, y, groups=np.resize(["a", "b"], 60))
+    with pytest.raises(ValueError, match="pairwise"):
+        BayesianSVC(inference="svi", multi_class="sum-to-zero").fit(X, np.resize([0, 1, 2], 60))
+    with pytest.raises(ValueError, match="gibbs"):
+        BayesianSVC("spike-slab", inference="svi", learning_rate=0.5).fit(X, y)

@@ -129,8 +129,11 @@ class SVI:
         return SVIState(sums, q, prior, float(size), float(n), size / self.batch, bound)
 
     def extended(self, state: SVIState, rows: int) -> SVIState:
-        """The state before new rows of the same kind are added to those it has seen."""
-        return state._replace(total=state.rows + rows)
+        """The state before new rows of the same kind are added to those it has seen.
+
+        However often it went through them, new rows weigh as much as any that it has seen once.
+        """
+        return state._replace(total=state.rows + rows, batches=state.rows / self.batch)
 
     def step(self, model: Model, state: SVIState, iteration: int) -> tuple[SVIState, Info]:
         """One batch."""

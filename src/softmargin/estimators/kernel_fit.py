@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ from softmargin.estimators.inference import INFERENCES, Fit, Settings, options_o
 from softmargin.estimators.kernel_inducing import Points, Task, fit_batches, fit_points, points_of
 from softmargin.estimators.kernel_models import KernelBinary, KernelExpansions
 from softmargin.estimators.kernel_search import Candidate, KernelRows, kernel_prior, settle
-from softmargin.estimators.pairwise import Pairwise, Scores, couple
+from softmargin.estimators.pairwise import Pairwise, paired
 from softmargin.estimators.readout import HeldOut
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
@@ -292,37 +291,12 @@ def fit_kernel_pairs(
 
     A pair of which no row is there stays as it was ``before``.
     """
-    from joblib import Parallel, delayed
 
-    stopped: list[int] = []
-
-    def one(number: int, i: int, j: int) -> Binary:
-        if stopped:
-            raise KeyboardInterrupt("interrupted before all pairs were fitted")
-        rows = np.flatnonzero((index == i) | (index == j))
+    def one(number: int, rows: Any, sign: Array) -> Binary:
         last = None if before is None else before.pairs[number]
         if last is not None and not len(rows):
             return last
-        sign = np.where(index[rows] == j, 1.0, -1.0)
         part = (X[rows], sign, count[rows], weight[rows])
-        pair = fit_kernel(recipe, *part, streams=streams.child(number), at=at[rows], callback=callback, before=last)
-        if pair.fit.outcome.interrupted:
-            stopped.append(number)
-        return pair
+        return fit_kernel(recipe, *part, streams=streams.child(number), at=at[rows], callback=callback, before=last)
 
-    wanted = list(enumerate(combinations(range(k), 2)))
-    pairs = Parallel(n_jobs=workers, backend="threading")(delayed(one)(number, i, j) for number, (i, j) in wanted)
-    # a row's own pairs have left it out; the other pairs have never seen it
-    r = np.column_stack([pair.positive(X, "calibrated") for pair in pairs])
-    for number, (i, j) in wanted:
-        own = (index == i) | (index == j)
-        if own.any():
-            r[own, number] = pairs[number].fit.held.probability
-    p = couple(r, k)
-    true, total = p[np.arange(len(index)), index], weight.sum()
-    scores = Scores(
-        float(weight @ -np.log(np.maximum(true, 1e-300)) / total),
-        float(weight @ (p.argmax(axis=1) != index) / total),
-        float(np.max([pair.fit.loo.max_kv for pair in pairs])),
-    )
-    return Pairwise(tuple(pairs), k, scores, p)
+    return paired(one, X, index, weight, k, workers)

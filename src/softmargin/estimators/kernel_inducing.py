@@ -108,9 +108,7 @@ def fit_batches(rows: KernelRows, points: Points, task: Task, before: KernelStre
     options = dict(options_of(settings, "batch", "first", "decay", "epochs"))
     epochs = options.pop("epochs", None)
     engine = SVI(**options)
-    start = None
-    if before is not None:  # passes over the same rows are no more rows
-        start = before.state._replace(batches=before.state.rows / engine.batch)
+    start = None if before is None else before.state
     fit = fit_svi(_model(rows, features, rate), engine, epochs=epochs, state=start, **_watch(settings))
     at, f, v, max_kv = held_out(fit, engine, readout.part, _KEPT)
     seen = Seen(f, v, rows.sign[at], rows.weight[at])

@@ -17,7 +17,7 @@ from softmargin.estimators.problem import kept_columns
 from softmargin.estimators.two import fit_two
 from softmargin.execution.streams import Streams
 
-__all__ = ["Pairwise", "Scores", "couple", "fit_pairwise"]
+__all__ = ["Pairwise", "Scores", "couple", "fit_pairwise", "paired"]
 
 _CLIP = 1e-6  # pair probabilities closer to 0 or 1 than this say nothing reliable
 _ROWS = 4096  # rows coupled at once
@@ -115,6 +115,24 @@ def fit_pairwise(
     callback: Callable[[int, Any], bool] | None = None,
 ) -> Pairwise:
     """Fit every pair of the k classes in ``index`` on its own rows, pairs on the threads."""
+
+    def one(number: int, rows: Any, sign: Array) -> Binary:
+        own = X.at(rows) if recipe.effects else X[rows]
+        plain = own.X if recipe.effects else own
+        columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
+        part = (own, sign, count[rows], weight[rows], columns)
+        return fit_two(recipe, *part, streams=streams.child(number), callback=callback)
+
+    return paired(one, X, index, weight, k, workers)
+
+
+def paired(
+    fit_pair: Callable[[int, Any, Array], Binary], X: Any, index: Any, weight: Array, k: int, workers: int = 1
+) -> Pairwise:
+    """The models of all pairs and the leave-one-out scores of their coupling.
+
+    ``fit_pair`` gets the number of a pair, the positions of its rows and their signs.
+    """
     from joblib import Parallel, delayed
 
     stopped: list[int] = []
@@ -123,20 +141,7 @@ def fit_pairwise(
         if stopped:
             raise KeyboardInterrupt("interrupted before all pairs were fitted")
         rows = np.flatnonzero((index == i) | (index == j))
-        sign = np.where(index[rows] == j, 1.0, -1.0)
-        own = X.at(rows) if recipe.effects else X[rows]
-        plain = own.X if recipe.effects else own
-        columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
-        pair = fit_two(
-            recipe,
-            own,
-            sign,
-            count[rows],
-            weight[rows],
-            columns,
-            streams=streams.child(number),
-            callback=callback,
-        )
+        pair = fit_pair(number, rows, np.where(index[rows] == j, 1.0, -1.0))
         if pair.fit.outcome.interrupted:
             stopped.append(number)
         return pair
@@ -146,12 +151,13 @@ def fit_pairwise(
     # a row's own pairs have left it out; the other pairs have never seen it
     r = np.column_stack([pair.positive(X, "calibrated") for pair in pairs])
     for number, (i, j) in wanted:
-        r[(index == i) | (index == j), number] = pairs[number].fit.held.probability
+        own = (index == i) | (index == j)
+        if own.any():
+            r[own, number] = pairs[number].fit.held.probability
     p = couple(r, k)
-    own = p[np.arange(len(index)), index]
-    total = weight.sum()
+    true, total = p[np.arange(len(index)), index], weight.sum()
     scores = Scores(
-        float(weight @ -np.log(np.maximum(own, 1e-300)) / total),
+        float(weight @ -np.log(np.maximum(true, 1e-300)) / total),
         float(weight @ (p.argmax(axis=1) != index) / total),
         float(np.max([pair.fit.loo.max_kv for pair in pairs])),
     )

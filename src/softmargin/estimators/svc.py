@@ -48,9 +48,10 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     ----------
     prior : str or prior object, default="ridge"
         Prior of the coefficients. ``Ridge(scale=...)`` fixes the scale, ``"ridge"`` learns it.
-    inference : {"vb", "map", "meanfield", "gibbs", "hmc"}, default="vb"
+    inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode with a certificate, "meanfield" the
-        approximation of Luts and Ormerod (2014), "gibbs" exact draws, "hmc" exact draws in much less time.
+        approximation of Luts and Ormerod (2014), "gibbs" exact draws, "hmc" exact draws in much less time, "svi" as
+        "vb" by batches of rows, for rows that need not fit into memory (a memory-mapped array).
     likelihood : {"hinge", "logit", "probit"}, default="hinge"
         The loss. "logit" and "probit" are genuine likelihoods: logistic and probit regression with these priors.
     learning_rate : float or "auto", default="auto"
@@ -276,7 +277,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
-        self._check_run(INFERENCES, _LOSSES)
+        self._check_run([*INFERENCES, "svi"], _LOSSES)
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model", "indicator"])
         check_choice("multi_class", self.multi_class, SCHEMES)

@@ -13,6 +13,8 @@ from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.engines.screened_vi import ScreenedVI, row_moments
 from softmargin.estimators.inference import INFERENCES, Fit, Settings, options_of, run_engine
+from softmargin.estimators.readout import HeldOut
+from softmargin.estimators.stochastic import infer_svi
 
 __all__ = ["inference_for", "sampled"]
 
@@ -21,6 +23,8 @@ _ROWS, _RATIO = 5_000, 10  # rows, and rows for each coefficient, that a learnin
 
 def inference_for(name: str, model: Model) -> Callable[[Model, Settings, Fit | None], Fit]:
     """The inference of that name, in the form that suits the number of rows."""
+    if name == "svi":
+        return _svi
     tall = name == "vb" and many_rows(model) and hasattr(model.prior, "gaussian")
     return _vb if tall and not hasattr(model.prior, "variational") else INFERENCES[name]
 
@@ -34,6 +38,16 @@ def sampled(model: Model, settings: Settings) -> tuple[Model, Settings]:
     readout: Any = settings.readout
     readout = replace(readout, part=readout.part[index], weight=readout.weight[index])
     return picked(model, index), replace(settings, readout=readout)
+
+
+def _svi(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    """By batches of rows; of very many rows only some have leave-one-out predictors."""
+    if not hasattr(model.prior, "gaussian"):
+        raise ValueError("inference='svi' does not go with priors that select; use inference='gibbs'.")
+    done = infer_svi(model, settings)
+    f, v = np.full((2, len(model.y)), np.nan)
+    f[done.rows], v[done.rows] = done.fit.held.f, done.fit.held.v
+    return done.fit._replace(held=HeldOut(f, v, done.fit.held.loo))
 
 
 def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:

@@ -13,6 +13,8 @@ __all__ = ["fit_two"]
 
 def fit_two(recipe: Recipe, *rows: Any, **task: Any) -> Binary:
     """Fit rows with signs -1 and 1; see ``fit_binary``."""
+    if recipe.inference == "svi" and (recipe.effects or recipe.incomplete):
+        raise ValueError("inference='svi' takes complete rows without random effects; use inference='vb'.")
     if recipe.effects:
         return fit_mixed(recipe, *rows, **task)
     return (fit_incomplete if recipe.incomplete else fit_binary)(recipe, *rows, **task)
