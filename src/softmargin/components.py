@@ -44,7 +44,7 @@ class Components:
     @property
     def level_variance(self) -> float:
         """Variance of the level between groups, where slope columns have their mean."""
-        return float(self.covariance[0, 0]) if self.effects[0] in ("Intercept", "spline") else 0.0
+        return float(self.covariance[0, 0]) if self.effects[0] == "Intercept" else 0.0
 
     @property
     def fixed(self) -> bool:

@@ -16,6 +16,17 @@ def _check_scale(what: str, scale: Any) -> None:
         raise ValueError(f"{what} scale must be 'learn' or a positive number; got {scale!r}.")
 
 
+def _check_hyperprior(what: str, hyperprior: Any, joint: bool) -> None:
+    wanted, names = (
+        ("degrees", "HalfTCovariance or InverseWishart")
+        if joint
+        else ("log_density", "HalfT, HalfCauchy or InverseGamma")
+    )
+    if hyperprior is not None and not hasattr(hyperprior, wanted):
+        kind = "a full covariance" if joint else "a standard deviation"
+        raise ValueError(f"{what} hyperprior of {kind} must be {names}; got {hyperprior!r}.")
+
+
 @dataclass(frozen=True)
 class RandomEffect:
     """An effect of its own for every group: ``u_g ~ N(0, S)``, added to the predictor of the group's rows.
@@ -63,6 +74,9 @@ class RandomEffect:
         if not self.slopes and not self.intercept:
             raise ValueError("RandomEffect needs slopes where it has no intercept.")
         _check_scale("RandomEffect", self.scale)
+        several = len(self.slopes) + int(self.intercept) > 1
+        joint = self.covariance == "full" and several and self.scale == "learn"
+        _check_hyperprior("RandomEffect", self.hyperprior, joint)
 
     @property
     def name(self) -> str:
@@ -102,6 +116,7 @@ class Smooth:
         if isinstance(self.knots, bool) or not isinstance(self.knots, int) or self.knots < 1:
             raise ValueError(f"Smooth knots must be a positive integer; got {self.knots!r}.")
         _check_scale("Smooth", self.scale)
+        _check_hyperprior("Smooth", self.hyperprior, False)
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from softmargin import BayesianSVC, RandomEffect, Smooth
-from softmargin.priors import Lasso, Ridge, SpikeSlab
+from softmargin.priors import HalfCauchy, HalfTCovariance, Lasso, Ridge, SpikeSlab
 from softmargin.priors.laplace_zero import LaplaceZero
 
 
@@ -324,3 +324,82 @@ def test_a_group_with_one_row_and_one_group():
     assert np.isfinite(model.random_effects_["school"].loc["lonely"]).all()
     single = short("vb", random_effects=["school"]).fit(X.assign(school="all"), y)
     assert np.isfinite(single.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("likelihood", ["hinge", "logit"])
+def test_probability_of_a_new_group_is_the_average_over_groups(likelihood):
+    """What groups vary by counts in full, however the link weighs what is not known."""
+    X, y = data(n=400, groups=40, seed=2)
+    model = short("vb", random_effects=["school"], likelihood=likelihood).fit(X, y)
+    rows, link = X.head(8).assign(school="new"), model.loo_
+    f, v, between = model._fitted._moments(model._checked(rows))
+    assert (between > 0.0).all()
+    node, weight = np.polynomial.hermite_e.hermegauss(60)
+    shifts = f[:, None] + np.sqrt(between)[:, None] * node
+    spread = np.sqrt(1.0 + link.lam * np.pi / 8.0 * link.a**2 * v)
+    average = (1.0 / (1.0 + np.exp(-(link.a * shifts + link.b) / spread[:, None]))) @ weight / weight.sum()
+    np.testing.assert_allclose(model.predict_proba(rows)[:, 1], average, atol=0.012)  # the link's own approximation
+
+
+def test_effects_have_the_spread_of_their_draws():
+    X, y = data()
+    model = short("vb", random_effects=[RandomEffect("school", slopes=["dose"]), Smooth("age", knots=4)]).fit(X, y)
+    mixed = model._fitted
+    draws = mixed.joint.coordinate_draws(np.random.default_rng(0), 20_000)[:, 3 : 3 + 24].reshape(-1, 12, 2)
+    wanted = (draws @ mixed.terms[0].turn().T).std(axis=0)
+    np.testing.assert_allclose(model.random_effects_["school"]["sd"].to_numpy().reshape(12, 2), wanted, rtol=0.03)
+
+
+def test_names_of_columns_may_be_numbers_and_words_of_ours():
+    X, y = data()
+    numbers = X.rename(columns={"school": 1, "age": 2, "dose": 3})
+    effect = [RandomEffect("school", slopes=["age"])]
+    one = short("vb", random_effects=effect).fit(X, y)
+    other = short("vb", random_effects=[RandomEffect(1, slopes=[2])]).fit(numbers, y)
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(numbers), rtol=1e-10)
+    drawn = short("gibbs", random_effects=["chains"]).fit(X.rename(columns={"school": "chains"}), y)
+    usual = short("gibbs", random_effects=["school"]).fit(X, y)
+    pd.testing.assert_series_equal(
+        drawn.variance_components_["sd"], usual.variance_components_["sd"], check_index=False
+    )
+
+
+def test_groups_of_another_fit_are_refused():
+    X, y = data(n=80)
+    model = short("vb", random_effects=["school"]).fit(X, y)
+    with pytest.raises(ValueError, match="groups were not part"):
+        model.predict(X, groups=X["school"])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RandomEffect("g", ["x"], hyperprior=HalfCauchy(1.0)), "HalfTCovariance or InverseWishart"),
+        (lambda: RandomEffect("g", hyperprior=HalfTCovariance()), "HalfT, HalfCauchy or InverseGamma"),
+        (lambda: Smooth("g", hyperprior="half-t"), "HalfT, HalfCauchy or InverseGamma"),
+    ],
+)
+def test_hyperpriors_are_checked(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("prior", ["bridge", "horseshoe"])
+@pytest.mark.parametrize("holes", [False, True])
+def test_priors_without_a_mode(prior, holes):
+    X, y = data(n=80)
+    if holes:
+        X.loc[:5, "age"] = np.nan
+    with pytest.raises(ValueError, match="use inference='vb' or 'gibbs'"):
+        BayesianSVC(prior, "map", random_effects=["school"], learning_rate=0.5).fit(X, y)
+    with pytest.raises(ValueError, match="inference='gibbs'"):
+        BayesianSVC("spike-slab", "meanfield", random_effects=["school"], learning_rate=0.5).fit(X, y)
+
+
+def test_hinge_does_not_say_how_large_its_noise_is():
+    X, y = data()
+    table = short("vb", random_effects=["school", Smooth("age")]).fit(X, y).variance_components_
+    assert table["intraclass"].isna().all()
+    logit = short("vb", random_effects=["school", Smooth("age")], likelihood="logit").fit(X, y).variance_components_
+    assert 0.0 < logit.loc[("school", "Intercept"), "intraclass"] < 1.0
+    assert np.isnan(logit.loc[("s(age)", "spline"), "intraclass"])

@@ -27,6 +27,7 @@ class Labelled(NamedTuple):
 
     X: Any
     labels: dict[Any, Any]
+    names: tuple[Any, ...] = ()  # how effects call the predictors: names of a frame, positions in an array
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -35,7 +36,7 @@ class Labelled(NamedTuple):
 
     def at(self, rows: Any) -> Labelled:
         """Some of the rows."""
-        return Labelled(self.X[rows], {key: column[rows] for key, column in self.labels.items()})
+        return Labelled(self.X[rows], {key: column[rows] for key, column in self.labels.items()}, self.names)
 
 
 def effects_of(wanted: Any, groups: bool) -> tuple[Any, ...]:
@@ -59,9 +60,11 @@ def _keys(effects: Sequence[Any]) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
-def separated(X: Any, effects: Sequence[Any], groups: Any) -> tuple[Any, dict[Any, Any]]:
+def separated(X: Any, effects: Sequence[Any], groups: Any) -> Labelled:
     """X without its grouping columns, and those columns by name; ``groups`` is one that came on its own."""
     labels: dict[Any, Any] = {}
+    if groups is not None and GROUPS not in _keys(effects):
+        raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
     for key in _keys(effects):
         if key == GROUPS and groups is not None:
             labels[key] = _flat(groups, len(X) if hasattr(X, "columns") else np.shape(X)[0])
@@ -75,13 +78,13 @@ def separated(X: Any, effects: Sequence[Any], groups: Any) -> tuple[Any, dict[An
             known = list(X.columns) if hasattr(X, "columns") else f"0 to {np.shape(X)[1] - 1}"
             raise ValueError(f"the grouping column {key!r} of random_effects is not in X; X has the columns {known}.")
     inside = [key for key in labels if not (key == GROUPS and groups is not None)]
-    if not inside:
-        return X, labels
     if hasattr(X, "columns"):
-        return X[[name for name in X.columns if name not in inside]], labels
-    left = [j for j in range(np.shape(X)[1]) if j not in inside]
+        left = [name for name in X.columns if name not in inside]
+        return Labelled(X[left] if inside else X, labels, tuple(left))
+    columns = np.shape(X)[1] if len(np.shape(X)) == 2 else 0
+    left = [j for j in range(columns) if j not in inside]
     plain: Any = X if hasattr(X, "tocsr") else np.asarray(X)
-    return plain[:, left], labels
+    return Labelled(plain[:, left] if inside else X, labels, tuple(left))
 
 
 def _flat(groups: Any, rows: int) -> Any:
@@ -106,11 +109,11 @@ def _column(X: Any, place: int) -> Any:
     return X[:, [place]].toarray().ravel() if hasattr(X, "tocsr") else np.asarray(X)[:, place]
 
 
-def _place(key: Any, names: Sequence[Any], effect: str) -> int:
+def _place(key: Any, names: tuple[Any, ...], effect: str) -> int:
     """Position of a column among the predictors."""
     if key in names:
         return names.index(key)
-    raise ValueError(f"the column {key!r} of {effect} is not among the predictors {names}.")
+    raise ValueError(f"the column {key!r} of {effect} is not among the predictors {list(names)}.")
 
 
 def _complete(column: Any, key: Any, effect: str) -> Array:
@@ -213,28 +216,20 @@ class _Curve:
 Coded = _Groups | _Curve
 
 
-def coded(effects: Sequence[Any], rows: Labelled, columns: Columns, names: Any) -> tuple[Coded, ...]:
-    """The effects with the groups, columns and knots that the training rows give them.
-
-    Columns without names go by their position in X, the grouping columns counted.
-    """
-    taken = _keys(effects)
-    if names is None:
-        names = [j for j in range(rows.shape[1] + len(taken)) if j not in taken][: rows.shape[1]]
-    names = list(names)
+def coded(effects: Sequence[Any], rows: Labelled, columns: Columns) -> tuple[Coded, ...]:
+    """The effects with the groups, columns and knots that the training rows give them."""
     return tuple(
-        _curve(effect, rows, names) if isinstance(effect, Smooth) else _groups(effect, rows, columns, names)
-        for effect in effects
+        _curve(effect, rows) if isinstance(effect, Smooth) else _groups(effect, rows, columns) for effect in effects
     )
 
 
-def _curve(effect: Smooth, rows: Labelled, names: list[Any]) -> _Curve:
-    place = _place(effect.column, names, f"the smooth {effect.name!r}")
+def _curve(effect: Smooth, rows: Labelled) -> _Curve:
+    place = _place(effect.column, rows.names, f"the smooth {effect.name!r}")
     x = _complete(_column(rows.X, place), effect.column, f"the smooth {effect.name!r}")
     return _Curve(effect, place, Spline.of(x, effect.knots))
 
 
-def _groups(effect: RandomEffect, rows: Labelled, columns: Columns, names: list[Any]) -> _Groups:
+def _groups(effect: RandomEffect, rows: Labelled, columns: Columns) -> _Groups:
     labels = _combined(rows.labels, effect.group, rows.shape[0])
     missing = int(labels.isna().sum())
     if missing:
@@ -247,7 +242,7 @@ def _groups(effect: RandomEffect, rows: Labelled, columns: Columns, names: list[
     levels = pd.Index(unique, tupleize_cols=False, dtype=object)
     places, shift, scale = [], [], []
     for key in effect.slopes:
-        place = _place(key, names, f"the random effect {effect.name!r}")
+        place = _place(key, rows.names, f"the random effect {effect.name!r}")
         at = np.flatnonzero(columns.keep == place)
         if not len(at):
             raise ValueError(f"the column {key!r} is constant, so it cannot have a slope in {effect.name!r}.")

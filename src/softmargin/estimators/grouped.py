@@ -26,6 +26,7 @@ from softmargin.estimators.problem import bound_prior
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Streams
+from softmargin.link import fit_link
 from softmargin.posterior import leading
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.terms import Terms
@@ -50,7 +51,7 @@ def fit_mixed(
 ) -> Mixed:
     """Fit rows with signs -1 and 1 that belong to groups."""
     with one_blas_thread():
-        terms = coded(recipe.effects, X, columns, recipe.names)
+        terms = coded(recipe.effects, X, columns)
         model = _model(recipe, X, sign, weight, columns, terms, streams, workers)
         readout = BinaryReadout(columns, None, np.minimum(1.0, 1.0 / count), weight)
         settings = Settings(readout, callback=callback, **recipe.run)
@@ -141,7 +142,7 @@ def _components(term: Coded, values: dict[Any, Any]) -> Components:
         for b in range(a + 1, len(term.labels)):
             correlation = np.ravel(values.get(f"corr({first}, {term.labels[b]})", 0.0))
             S[:, a, b] = S[:, b, a] = correlation * sd[:, a] * sd[:, b]
-    return Components(term.name, term.effects, term.turn(), S, values.get("chains"))
+    return Components(term.name, term.effects, term.turn(), S, values.get(None))
 
 
 def _term_draws(model: Model, vi: Any) -> tuple[dict[Any, Any], Any]:
@@ -187,40 +188,62 @@ def _needs_no_draws(model: Model) -> None:
         raise ValueError(f"{reason}.")
 
 
+def _has_mode(model: Model) -> None:
+    _needs_no_draws(model)
+    prior: Any = model.prior
+    fixed = prior.parts[0].prior
+    if not hasattr(fixed, "penalty") or fixed.penalty(1.0) is None:
+        raise ValueError("this prior has no unique mode beside random effects; use inference='vb' or 'gibbs'.")
+
+
 def _meanfield(model: Model, settings: Settings) -> tuple[_Complete, dict[Any, Any]]:
+    _needs_no_draws(model)
     fit = INFERENCES["meanfield"](model, settings, None)
     return _Complete(fit), dict(fit.outcome.state.prior.values)
 
 
 @dataclass(frozen=True, eq=False)
 class _ModeReadout(BinaryReadout):
-    """A mode whose link is that of the variational fit which gave it the standard deviations."""
+    """A mode beside groups; ``lost`` is by how much a row of the variational fit misses itself."""
 
-    held: HeldOut | None = None
+    lost: Array | None = None
 
     def of_mode(self, model: Model, point: Any, penalty: Any) -> HeldOut:
-        assert self.held is not None
-        return self.linked(model, self.held.f, np.zeros_like(self.held.f), float("nan"), smooth=True)
+        return self.of_predictors(model, point.f)
 
     def of_smooth_mode(self, model: Model, beta: Array, f: Array, precision: Array) -> HeldOut:
-        return self.of_mode(model, None, None)
+        return self.of_predictors(model, f)
+
+    def linked(self, model: Model, f: Array, v: Array, max_kv: float, *, smooth: bool = False) -> HeldOut:
+        """With an offset: few rows a group leave the mode of their effects far from the mean."""
+        offset = self.columns.intercept
+        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, smooth=smooth, tol=self.tol)
+        return HeldOut(f, v, loo)
+
+    def of_predictors(self, model: Model, f: Array) -> HeldOut:
+        """The mode's predictors moved as those of the variational fit.
+
+        The rule of the span is poor here: without one of its few rows a group's others change their sets.
+        """
+        assert self.lost is not None
+        return self.linked(model, f - self.lost, np.zeros_like(f), float("nan"), smooth=True)
 
 
 def _map(model: Model, settings: Settings) -> tuple[_Complete, dict[Any, Any]]:
     """The mode given the standard deviations of a variational fit: jointly with them it is, uselessly, at zero."""
-    _needs_no_draws(model)
+    _has_mode(model)
     prior: Any = model.prior
     quick = fit_vb(model, replace(settings, options={}, callback=None))
     assert quick.vi is not None
     given, values = model.with_prior(prior.settled(quick.vi.prior)), dict(quick.vi.prior.values)
     r = settings.readout
-    readout = _ModeReadout(r.columns, r.basis, r.part, r.weight, r.tol, quick.held)
+    readout = _ModeReadout(r.columns, r.basis, r.part, r.weight, r.tol, quick.vi.f - quick.held.f)
     if prior.coupling is None:
         return _Complete(INFERENCES["map"](given, replace(settings, readout=readout), None)), values
     engine = EM(**options_of(settings, "accelerate", "smoothing"))
     outcome = run_engine(engine, given, settings, "em", max_iter=settings.max_iter, tol=min(settings.tol, 1e-9))
     scale = outcome.state.prior.values["scale"]
-    held = readout.of_mode(given, None, None)
+    held = readout.of_predictors(given, outcome.state.f)
     fit = Fit(readout.point(outcome.state.q.mean, scale), held, scale, outcome, gap=float("nan"))
     return _Complete(fit), values
 
@@ -228,7 +251,7 @@ def _map(model: Model, settings: Settings) -> tuple[_Complete, dict[Any, Any]]:
 def _recorded(model: Model, fit: Fit) -> dict[Any, Any]:
     """Draws of the terms' standard deviations, or the values that they are fixed at."""
     recorded = {name: np.asarray(draws) for name, draws in fit.posterior.recorded.items()}
-    return model.prior.start().values | recorded | {"chains": len(fit.posterior.draws)}
+    return model.prior.start().values | recorded | {None: len(fit.posterior.draws)}
 
 
 def _drawn(inference: str) -> Callable[[Model, Settings], tuple[_Complete, dict[Any, Any]]]:
@@ -248,12 +271,13 @@ def _incomplete_vb(model: Model, settings: Settings) -> tuple[Found, dict[Any, A
 
 
 def _incomplete_meanfield(model: Model, settings: Settings) -> tuple[Found, dict[Any, Any]]:
+    _needs_no_draws(model)
     found = INCOMPLETE["meanfield"](model, settings)
     return found, dict(found.fit.outcome.state.inner.prior.values)
 
 
 def _incomplete_map(model: Model, settings: Settings) -> tuple[Found, dict[Any, Any]]:
-    _needs_no_draws(model)
+    _has_mode(model)
     quick = INCOMPLETE["vb"](model, replace(settings, options={}, callback=None)).fit.outcome.state.inner.prior
     prior: Any = model.prior
     return INCOMPLETE["map"](model.with_prior(prior.settled(quick)), settings), dict(quick.values)

@@ -13,6 +13,7 @@ from softmargin import diagnostics
 from softmargin.components import Components
 from softmargin.covariates import CovariateLaw
 from softmargin.designs.base import Array
+from softmargin.designs.dense import Dense
 from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.designs.imputed import Cells, given_observed
 from softmargin.designs.standardize import design_for
@@ -22,11 +23,13 @@ from softmargin.estimators.incomplete import imputed_table
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.posterior import DrawsPosterior
-from softmargin.solvers.wide import squares
 
 __all__ = ["Mixed", "indicators"]
 
-_LATENT = np.pi**2 / 3.0  # variance of the logistic density
+
+def _shape(term: Coded) -> tuple[int, int]:
+    """Groups of a term and numbers a group."""
+    return (1, term.prior.size) if term.levels is None else (len(term.levels), term.prior.width)
 
 
 def indicators(parts: tuple[GroupTerm, ...]) -> Array:
@@ -67,16 +70,33 @@ class Mixed(Binary):
 
     def moments(self, X: Labelled) -> tuple[Array, Array]:
         """A new group adds the variance between groups to that of f."""
+        f, v, between = self._moments(X)
+        return f, v + between
+
+    def _moments(self, X: Labelled) -> tuple[Array, Array, Array]:
+        """Mean of f, what is not known of it, and what new groups vary by."""
         parts = self._parts(X)
         blocks = Blocks(self._design(X, parts))
         f = blocks.matvec(self.joint.mean)
         v = blocks.row_quad(self.joint.root) if self.joint.has_spread else np.zeros(len(f))
-        v = v + blocks.excess(self.joint.mean)
+        between = np.zeros(len(f))
         for term, component, part in zip(self.terms, self.components, parts, strict=True):
             if term.levels is not None:
                 z = part.columns[part.codes < 0]
-                v[part.codes < 0] += np.einsum("ia,ab,ib->i", z, component.covariance, z)
-        return f, v
+                between[part.codes < 0] += np.einsum("ia,ab,ib->i", z, component.covariance, z)
+        return f, v + blocks.excess(self.joint.mean), between
+
+    def positive(self, X: Labelled, kind: str) -> Array:
+        """Probability of the second class, averaged over new groups.
+
+        The link weighs what is not known by lam, learned from rows of known groups; what groups vary by is no lack
+        of knowledge and counts in full.
+        """
+        if kind != "calibrated":
+            return super().positive(X, kind)
+        with one_blas_thread():
+            f, v, between = self._moments(X)
+        return self.fit.loo.link.probability(f, v + between / self.fit.loo.lam)
 
     def sample(self, X: Labelled, n: int, streams: Streams) -> Array:
         """Draws (rows, n) of f; rows of one new group share the draw of its effect."""
@@ -107,8 +127,7 @@ class Mixed(Binary):
     def random_effects(self, level: float = 0.95) -> dict[str, pd.DataFrame]:
         """For every grouping factor a table of its groups' effects in the units of the data."""
         found, start, reach = {}, self.columns_count, float(ndtri(0.5 + 0.5 * level))
-        variance = squares(self.joint.root) if self.joint.has_spread else None
-        for term in self.terms:
+        for number, term in enumerate(self.terms):
             size = term.prior.size
             at = slice(start, start + size)
             start += size
@@ -117,8 +136,8 @@ class Mixed(Binary):
             turn, m = term.turn(), len(term.levels)
             mean = self.joint.mean[at].reshape(m, -1) @ turn.T
             table = {"mean": mean.ravel()}
-            if variance is not None:
-                sd = self._spread(at, m, turn, variance)
+            if self.joint.has_spread:
+                sd = self._spread(number, m, turn)
                 table |= {"sd": sd.ravel(), "lower": (mean - reach * sd).ravel(), "upper": (mean + reach * sd).ravel()}
             if isinstance(self.joint, DrawsPosterior):
                 draws = self.joint.draws[..., at].reshape(-1, m, turn.shape[0]) @ turn.T
@@ -136,32 +155,36 @@ class Mixed(Binary):
         """Coefficients of the predictors, with the intercept."""
         return int(self.columns.intercept) + len(self.columns.keep)
 
-    def _spread(self, at: slice, groups: int, turn: Array, variance: Array) -> Array:
-        """Standard deviations of the groups' effects in the units of the data."""
-        width = turn.shape[0]
-        if not np.any(turn - np.diag(turn.diagonal())):
-            return np.asarray(np.sqrt(variance[at].reshape(groups, width)) * np.abs(turn.diagonal()))
-        draws = spread_of(self.joint, "random_effects_").coordinate_draws(np.random.default_rng(0), 2000)[:, at]
-        return np.asarray((draws.reshape(-1, groups, width) @ turn.T).std(axis=0, ddof=1))
+    def _spread(self, number: int, groups: int, turn: Array) -> Array:
+        """Standard deviations (groups, effects) of a term's effects in the units of the data."""
+        nothing = np.full(groups, -1, dtype=np.intp)
+        base: Any = Dense.plain(np.zeros((groups, self.columns_count)), intercept=False)
+        shapes = [_shape(term) for term in self.terms]
+        parts = [GroupTerm(nothing, count, np.zeros((groups, width))) for count, width in shapes]
+        found = np.empty((groups, len(turn)))
+        for effect, weights in enumerate(turn):  # a row that sees one effect of one group has its variance
+            own = GroupTerm(np.arange(groups), groups, np.ascontiguousarray(np.tile(weights, (groups, 1))))
+            design: Any = Grouped(base, (*parts[:number], own, *parts[number + 1 :]))
+            found[:, effect] = np.sqrt(Blocks(design).row_quad(self.joint.root))
+        return found
 
     def variance_components(self, level: float = 0.95) -> pd.DataFrame:
-        """Standard deviations and correlations between groups, with the share of each level effect in what is latent.
+        """Standard deviations and correlations between groups.
 
-        ``intraclass`` is the correlation of two rows of a group in the noise whose sign the response is: that of the
-        likelihood where it has one, and otherwise logistic noise on the scale of the calibrated link.
+        ``intraclass`` is the correlation of two rows of a group in the noise whose sign the response is, where slope
+        columns have their mean. Only a likelihood says how large that noise is: the hinge does not.
         """
-        known = getattr(self.loss, "latent", None)
-        a, noise = (self.fit.loo.a, _LATENT) if known is None else (1.0, known)
-        total = sum(a**2 * part.level_variance for part in self.components)
-        tables = []
+        noise = getattr(self.loss, "latent", np.nan)
+        factors = [part for term, part in zip(self.terms, self.components, strict=True) if term.levels is not None]
+        total = noise + sum(part.level_variance for part in factors)
+        tables = {}
         for part in self.components:
             table = part.table(level)
-            share = a**2 * part.level_variance / (total + noise)
-            table["intraclass"] = [share if name in ("Intercept", "spline") else np.nan for name in table.index]
-            tables.append(table)
-        return pd.concat(
-            {part.name: table for part, table in zip(self.components, tables, strict=True)}, names=["term", "effect"]
-        )
+            table["intraclass"] = np.nan
+            if part in factors and "Intercept" in table.index:
+                table.loc["Intercept", "intraclass"] = part.level_variance / total
+            tables[part.name] = table
+        return pd.concat(tables, names=["term", "effect"])
 
     def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
         drawn = super().sampled(classes, draws, streams)

@@ -221,7 +221,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVC:
         prior = self._check_parameters()
         effects = effects_of(self.random_effects, groups is not None)
-        X, labels = separated(X, effects, groups)
+        X, labels, called = separated(X, effects, groups)
         check_numeric(X)
         X, y = validate_data(
             self,
@@ -251,7 +251,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
         self._note_constant_columns(columns.keep, names)
         recipe = replace(self._recipe(prior, incomplete, effects), names=names)
-        rows = Labelled(X, labels) if effects else X
+        rows = Labelled(X, labels, called) if effects else X
         each, end = fit_tasks(self, X, y)
         task: dict[str, Any] = {
             "streams": Streams.from_random_state(self.random_state),
@@ -324,8 +324,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             if groups is not None:
                 raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
             return self._validated(X)
-        X, labels = separated(X, [term.effect for term in mixed.terms], groups)
-        return Labelled(self._validated(X), labels)
+        rows = separated(X, [term.effect for term in mixed.terms], groups)
+        return rows._replace(X=self._validated(rows.X))
 
     def _validated(self, X: Any) -> Any:
         X = super()._validated(X)
