@@ -18,9 +18,9 @@ def _check_scale(what: str, scale: Any) -> None:
 
 def _check_hyperprior(what: str, hyperprior: Any, joint: bool) -> None:
     wanted, names = (
-        ("degrees", "HalfTCovariance or InverseWishart")
+        ("start", "HalfTCovariance or InverseWishart")
         if joint
-        else ("log_density", "HalfT, HalfCauchy or InverseGamma")
+        else ("expect_power", "HalfT, HalfCauchy or InverseGamma")
     )
     if hyperprior is not None and not hasattr(hyperprior, wanted):
         kind = "a full covariance" if joint else "a standard deviation"

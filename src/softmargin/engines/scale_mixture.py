@@ -14,7 +14,7 @@ from softmargin.engines.loop import run
 from softmargin.engines.model import Model
 from softmargin.solvers.wide import noise, quadratic, squares
 
-__all__ = ["MixedRoot", "Mixture", "mix_over_scale"]
+__all__ = ["MixedRoot", "Mixture", "mix_over_scale", "mixed"]
 
 _NEGLIGIBLE = 4.5  # log weight below the largest at which the grid ends
 _FAINT = 2.0  # log weight below the largest at which one step is enough
@@ -115,10 +115,13 @@ def mix_over_scale(model: Model, fit: VIState, *, label: str = "scale", steps: i
     kept = np.flatnonzero(log_weight > log_weight.max() - _NEGLIGIBLE)
     weight = np.exp(log_weight[kept] - log_weight.max())
     weight /= weight.sum()
-    states = [found[k][2] for k in kept]
-    log_scales = np.array([found[k][0] for k in kept])
+    return mixed(weight, [found[k][2] for k in kept], np.exp(np.array([found[k][0] for k in kept])))
+
+
+def mixed(weight: Array, states: list[VIState], scales: Array) -> Mixture:
+    """The mixture of fits with given weights."""
     mean = sum(p * state.q.mean for p, state in zip(weight, states, strict=True))
-    return Mixture(np.asarray(mean), _root(weight, states, mean), np.exp(log_scales), weight, tuple(states))
+    return Mixture(np.asarray(mean), _root(weight, states, mean), scales, weight, tuple(states))
 
 
 def _root(weight: Array, states: list[VIState], mean: Any) -> Any:

@@ -13,6 +13,7 @@ from softmargin.designs.base import Array
 from softmargin.designs.dense import Dense
 from softmargin.designs.grouped import Grouped
 from softmargin.designs.standardize import Columns, design_for
+from softmargin.engines.covariance_mixture import mix_over_covariance
 from softmargin.engines.fixed_point import EM
 from softmargin.engines.missing import completed
 from softmargin.engines.model import Model
@@ -148,21 +149,22 @@ def _components(term: Coded, values: dict[Any, Any]) -> Components:
 def _term_draws(model: Model, vi: Any) -> tuple[dict[Any, Any], Any]:
     """Draws of what a variational fit says of the terms, and the mixture over the scale of the largest one.
 
-    A standard deviation of its own is known on a grid of values at each of which the model is fitted again.
+    A standard deviation of its own is known on a grid of values at each of which the model is fitted again, and a
+    covariance by such fits around the best one.
     """
     prior: Any = model.prior
     values: dict[Any, Any] = dict(vi.prior.values)
     rng = np.random.Generator(np.random.Philox(0))
     learned = [part for part in prior.parts[1:] if part.stretch(prior.start()) is not None]
+    learned.sort(key=lambda part: -len(range(*part.where.indices(model.size))))
+    first = None
     for part in learned:
         if len(part.labels) > 1:
-            values[part.labels] = part.prior.covariances(rng, part.taken(vi.prior.precision), DRAWS)
-    single = [part for part in learned if len(part.labels) == 1]
-    single.sort(key=lambda part: -len(range(*part.where.indices(model.size))))
-    first = None
-    for part in single:
-        mixture = mix_over_scale(model, vi, label=part.labels[0])
-        values[part.labels[0]] = from_grid(rng, mixture.scales, mixture.weights)
+            draws, mixture = mix_over_covariance(model, vi, part, rng, DRAWS)
+            values[part.labels] = draws
+        else:
+            mixture = mix_over_scale(model, vi, label=part.labels[0])
+            values[part.labels[0]] = from_grid(rng, mixture.scales, mixture.weights)
         first = mixture if first is None else first
     return values, first
 

@@ -12,7 +12,7 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.designs.coupling import Coupled
 from softmargin.priors.base import PriorMessage, PriorState
-from softmargin.priors.covariances import CovariancePrior, FixedCovariance, wishart
+from softmargin.priors.covariances import CovariancePrior, FixedCovariance
 
 __all__ = ["BoundCovariance"]
 
@@ -108,12 +108,13 @@ class BoundCovariance:
     def stretched(self, state: PriorState, t: float) -> PriorState:
         return self._state(self._matrix(state.precision) * math.exp(-2.0 * t))
 
-    def covariances(self, rng: np.random.Generator, precision: Array, n: int) -> Array:
-        """Draws (n, s, s) of the covariance from the variational density whose mean precision this is."""
-        P, df = self._matrix(precision), self.hyperprior.degrees(len(self.labels), self.groups)
-        rate: Array = df * np.asarray(np.linalg.inv(P), dtype=float)
-        draws: Array = np.array([np.linalg.inv(wishart(rng, df, rate)) for _ in range(n)])
-        return draws
+    def precision_matrix(self, precision: Array) -> Array:
+        """The inverse of the covariance from a row in the coupling's writing."""
+        return self._matrix(precision)
+
+    def at_covariance(self, S: Array) -> BoundCovariance:
+        """The covariance fixed."""
+        return replace(self, hyperprior=FixedCovariance(np.asarray(np.linalg.inv(S), dtype=float)))
 
     def settled(self, precision: Array) -> BoundCovariance:
         """The covariance fixed where this precision has it."""

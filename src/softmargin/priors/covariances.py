@@ -15,7 +15,7 @@ from scipy.special import multigammaln
 
 from softmargin.designs.base import Array
 
-__all__ = ["CovariancePrior", "FixedCovariance", "HalfTCovariance", "InverseWishart", "wishart"]
+__all__ = ["CovariancePrior", "FixedCovariance", "HalfTCovariance", "InverseWishart"]
 
 
 class CovariancePrior(Protocol):
@@ -28,14 +28,14 @@ class CovariancePrior(Protocol):
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
         """``E P`` under the optimal density, and the bound without its ``(m s/2) log 2 pi``."""
 
-    def degrees(self, width: int, m: int) -> float:
-        """Degrees of freedom of the Wishart density of P after m groups."""
-
     def start(self, width: int) -> Array:
         """P to start from."""
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         """A draw of P (or one invariant update)."""
+
+    def log_density(self, S: Array) -> float:
+        """Log density of the covariance, up to a constant."""
 
     def stretch(self, P: Array) -> Callable[[float], float]:
         """``t -> log density`` of the covariance times e^2t, in t, up to a constant."""
@@ -59,7 +59,7 @@ def _evidence(df: float, rate: Array, m: int) -> float:
     return float(gammas) - 0.5 * (df + m) * _log_det(rate) + 0.5 * m * s * math.log(2.0)
 
 
-def wishart(rng: np.random.Generator, df: float, rate: Array) -> Array:
+def _wishart(rng: np.random.Generator, df: float, rate: Array) -> Array:
     """A Wishart draw with scale matrix ``rate^-1``, by Bartlett's decomposition."""
     s = len(rate)
     A = np.tril(rng.standard_normal((s, s)), -1)
@@ -78,14 +78,14 @@ class FixedCovariance:
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
         return self.P, 0.5 * (m * _log_det(self.P) - float((self.P * E).sum()))
 
-    def degrees(self, width: int, m: int) -> float:
-        return math.inf
-
     def start(self, width: int) -> Array:
         return self.P
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         return P
+
+    def log_density(self, S: Array) -> float:
+        return 0.0
 
     def stretch(self, P: Array) -> Callable[[float], float]:
         return lambda t: 0.0
@@ -114,14 +114,15 @@ class InverseWishart:
         bound = 0.5 * self.df * _log_det(self.matrix) + _evidence(self.df, rate, m)
         return (self.df + m) * _inverse(rate), bound
 
-    def degrees(self, width: int, m: int) -> float:
-        return self.df + m
-
     def start(self, width: int) -> Array:
         return np.eye(width)
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
-        return wishart(rng, self.df + m, self.matrix + E)
+        return _wishart(rng, self.df + m, self.matrix + E)
+
+    def log_density(self, S: Array) -> float:
+        trace = float((self.matrix * _inverse(S)).sum())
+        return -0.5 * (self.df + len(S) + 1.0) * _log_det(S) - 0.5 * trace
 
     def stretch(self, P: Array) -> Callable[[float], float]:
         s, trace = len(self.matrix), float((self.matrix * P).sum())
@@ -164,16 +165,18 @@ class HalfTCovariance:
         bound += s * (0.5 * math.log(q) - math.lgamma(0.5) + math.lgamma(shape))
         return P, bound + float((nu * P.diagonal() * inverse_a - shape * np.log(beta)).sum())
 
-    def degrees(self, width: int, m: int) -> float:
-        return self.df + width - 1.0 + m
-
     def start(self, width: int) -> Array:
         return np.eye(width)
 
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         nu, s = self.df, len(E)
         inverse_a = rng.gamma(0.5 * (nu + s), size=s) / (self.scale**-2 + nu * P.diagonal())
-        return wishart(rng, nu + s - 1.0 + m, E + np.diag(2.0 * nu * inverse_a))
+        return _wishart(rng, nu + s - 1.0 + m, E + np.diag(2.0 * nu * inverse_a))
+
+    def log_density(self, S: Array) -> float:
+        nu, s, q = self.df, len(S), self.scale**-2
+        tails = float(np.log(nu * _inverse(S).diagonal() + q).sum())
+        return -0.5 * (nu + 2.0 * s) * _log_det(S) - 0.5 * (nu + s) * tails
 
     def stretch(self, P: Array) -> Callable[[float], float]:
         nu, s, q, diagonal = self.df, len(P), self.scale**-2, P.diagonal()

@@ -258,8 +258,11 @@ class BoundTerms:
 
     def with_part_at(self, part: Part, scale: float) -> BoundTerms:
         """One part's scale fixed; the others keep learning theirs."""
-        fixed = replace(part, prior=part.prior.at_scale(scale))
-        return replace(self, parts=tuple(fixed if one is part else one for one in self.parts))
+        return self.with_part(part, replace(part, prior=part.prior.at_scale(scale)))
+
+    def with_part(self, part: Part, other: Part) -> BoundTerms:
+        """One part replaced."""
+        return replace(self, parts=tuple(other if one is part else one for one in self.parts))
 
     def settled(self, message: PriorMessage) -> BoundTerms:
         """The terms' standard deviations and covariances fixed where a variational fit has them.
