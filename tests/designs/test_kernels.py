@@ -119,3 +119,11 @@ def test_matrices_that_are_no_kernel(rows):
         check_kernel(K[:3])
     with pytest.raises(ValueError, match="NaN or infinite"):
         check_kernel(np.full((2, 2), np.nan))
+
+
+def test_white_noise_is_that_of_a_row_with_itself(rows):
+    X, Z = rows
+    kernel = resolve(RBF(1.0) + WhiteKernel(0.3), "mean-distance", X)
+    np.testing.assert_allclose(np.diag(kernel.matrix(X)), kernel.diagonal(X))
+    np.testing.assert_allclose(kernel.matrix(X), RBF(1.0)(X) + 0.3 * np.eye(len(X)))
+    np.testing.assert_allclose(kernel.matrix(X, Z), RBF(1.0)(X, Z))

@@ -276,3 +276,17 @@ def test_a_point_has_no_spread(data):
         model.decision_function(X, return_std=True)
     with pytest.raises(ValueError, match="needs a posterior"):
         model.sample(X)
+
+
+def test_mode_takes_the_scale_of_a_quick_fit():
+    """The joint mode with the scale of as many features as rows is near zero."""
+    X, y = rings(200, seed=4)
+    mode, vb = BayesianKernelClassifier(inference="map").fit(X, y), BayesianKernelClassifier().fit(X, y)
+    assert 0.3 < mode.scale_ / vb.scale_ < 3.0
+    assert mode.score(X, y) > vb.score(X, y) - 0.05
+
+
+def test_counts_are_not_centred():
+    X, y = rings(80, seed=5)
+    counts = np.abs(X) * [1.0, 10.0]
+    assert BayesianKernelClassifier("chi2").fit(counts, y).score(counts, y) > 0.5

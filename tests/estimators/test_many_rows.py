@@ -76,3 +76,16 @@ def test_weights_count_rows(rows):
     assert weighted.gap_ <= 1e-10
     assert repeated.gap_ <= 1e-8
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("prior", ["ridge", "lasso"])
+def test_rare_classes_are_the_plain_fit(prior, monkeypatch):
+    """Where a class is rare, no row may be near the margin of a first guess."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((21_000, 4))
+    y = (X @ [1.0, -0.5, 0.3, 0.0] + rng.logistic(size=21_000) > 4.0).astype(int)
+    found = BayesianSVC(prior, learning_rate=0.25).fit(X, y)
+    plain(monkeypatch)
+    wanted = BayesianSVC(prior, learning_rate=0.25).fit(X, y)
+    np.testing.assert_allclose(found.predict_proba(X), wanted.predict_proba(X), atol=2e-3)
+    np.testing.assert_allclose(found.trace_[-1], wanted.trace_[-1], rtol=1e-5)

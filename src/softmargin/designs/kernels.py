@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import pdist
+from sklearn.gaussian_process.kernels import Kernel as KernelObject
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, euclidean_distances, pairwise_kernels
 
 from softmargin.designs.base import Array
@@ -45,7 +46,9 @@ class Kernel:
         if self.precomputed:
             return np.asarray(X, dtype=np.float64)
         if not isinstance(self.form, str):
-            K = self.form(X, X if Z is None else Z)
+            # objects know that X is met by itself, and add what only its own rows have, as white noise
+            alone = Z is None and isinstance(self.form, KernelObject)
+            K = self.form(X) if alone else self.form(X, X if Z is None else Z)
         else:
             X, Z = self._moved(X), None if Z is None else self._moved(Z)
             options = {} if self.length is None else {"gamma": self.length ** -_POWER[self.form]}

@@ -22,6 +22,7 @@ __all__ = ["Near", "approach", "many_rows", "picked", "spread_rows", "thinned"]
 _ROWS, _RATIO = 10_000, 40  # rows, and rows for each coefficient, of a subsample whose curvature stands for all
 _PASSES = 4  # over all rows with that curvature, at most
 _SHARPER = 2  # steps with less smoothing and the curvature of all rows near the margin
+_FARTHEST = 2.0  # that predictors move in one step, in units of the margin
 _FEW = 3.0  # half the width of that band, in amounts of smoothing
 _GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 _ROUND = 0.05  # absolute values are rounded off at coefficients of this size
@@ -109,6 +110,9 @@ def _step(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal | No
         q = model.gaussian(w, np.zeros_like(w), precision)
     direction = q.solve(gradient)
     ahead = model.blocks.matvec(direction)
+    reach = float(np.sqrt(np.mean(ahead * ahead)))
+    if reach > _FARTHEST:  # where no row is near the margin, nothing but the prior holds the intercept
+        direction, ahead = direction * (_FARTHEST / reach), ahead * (_FARTHEST / reach)
     there = model.loss.gaussian(model.y, model.c, f + ahead, v)
     slope = float(gradient @ direction)
     left = float((there.b - there.w * (f + ahead)) @ ahead - (precision * (beta + direction)) @ direction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ __all__ = ["Screened", "ScreenedVI", "row_moments"]
 _CERTAIN = 8.5  # standard deviations from the margin beyond which a row's message is linear or zero to rounding
 _REACHES = (10.0, 40.0, np.inf)  # standard deviations within which rows are worked on; more where that was too few
 _STEPS = 100
+_LEAST, _RATIO = 1000, 20  # rows, and rows for each coefficient, that are worked on at least
 
 
 class Screened(NamedTuple):
@@ -51,14 +53,19 @@ class ScreenedVI:
         """From a point near the mode and the curvature there."""
         precision = model.prior.start().precision
         near, q = approach(model, Penalty(precision, np.zeros(len(precision))))
-        return Screened(_seen(model, q.with_mean(near.beta)), model, None)
+        start = _seen(model, q.with_mean(near.beta))
+        if float(start.v.mean()) > 1.0:  # no row was near enough to the mode to say anything
+            w = model.loss.gaussian(model.y, model.c, near.f, np.ones(len(near.f))).w
+            start = _seen(model, model.gaussian(w, np.zeros_like(w), precision).with_mean(near.beta))
+        return Screened(start, model, None)
 
     def step(self, model: Model, state: Screened, iteration: int) -> tuple[Screened, Info]:
         """Climb to the optimum over the rows that the present approximation says are near."""
         old = state.whole
         before = _distance(model, old)
+        least = _nearest(np.abs(before), max(_LEAST, _RATIO * model.size))
         for reach in _REACHES:
-            near = np.abs(before) < reach
+            near = np.abs(before) < max(reach, least)
             small, index = few_rows(model, near, ~near & (before > 0.0))
             k = np.zeros(len(small.y))  # the sums of certain rows have no curvature
             k[: len(index)] = old.ku[index]
@@ -86,6 +93,11 @@ def row_moments(model: Model, mean: Array, root: Array) -> tuple[Array, Array, M
     """Mean and variance of every predictor, and the row messages there."""
     f, v = model.blocks.matvec(mean), model.blocks.row_quad(root)
     return f, v, model.loss.gaussian(model.y, model.c, f, v)
+
+
+def _nearest(distance: Array, rows: int) -> float:
+    """The distance within which there are at least so many rows: where classes are rare, none may be near."""
+    return math.inf if rows >= len(distance) else float(np.partition(distance, rows)[rows])
 
 
 def _distance(model: Model, state: VIState) -> Array:

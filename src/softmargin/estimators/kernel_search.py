@@ -21,7 +21,7 @@ from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
 from softmargin.link import LeaveOneOut
 from softmargin.priors.ridge import Ridge
-from softmargin.priors.scales import HalfCauchy, InverseGamma
+from softmargin.priors.scales import HalfCauchy
 
 __all__ = ["Candidate", "KernelRows", "Setting", "kernel_prior", "settle"]
 
@@ -31,6 +31,7 @@ _STEPS = 40  # most steps of such a fit: where the scale collapses it would take
 _TRUSTED = 0.7  # largest k v up to which a leave-one-out score may choose
 _NARROWEST, _WIDEST = -2.0, 4.0  # widths tried, as powers of two of the mean distance
 _ALIKE = 1.5  # ratio of spreads up to which columns are taken to have one unit
+_POSITIVE = ("chi2", "additive_chi2")  # kernels of counts, which cannot be centred
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +70,9 @@ def kernel_prior(scale: float | str, base: float = 1.0, *, mode: bool = False) -
     """Prior of kernel features in units of ``base``; a learned scale has long tails, since wide kernels need them."""
     if not isinstance(scale, str):
         return Ridge(scale=scale / base)
-    if scale != "learn" or not mode:
-        return Ridge(scale=scale, hyperprior=HalfCauchy(_SPREAD / base))
-    return Ridge(hyperprior=InverseGamma(2.0, base**-2.0))
+    if mode:  # as many features as rows: their joint mode with the scale is, uselessly, near zero
+        return Ridge(scale=1.0)
+    return Ridge(scale=scale, hyperprior=HalfCauchy(_SPREAD / base))
 
 
 class Setting(NamedTuple):
@@ -127,7 +128,7 @@ def _settings(rows: KernelRows, kernel: Any, length_scale: Any, scaled: bool | s
     if columns is None or not len(columns.keep):
         choices: list[Columns | None] = [None]
     elif isinstance(scaled, str):
-        alike = columns.scale.max() <= _ALIKE * columns.scale.min()
+        alike = columns.scale.max() <= _ALIKE * columns.scale.min() or kernel in _POSITIVE
         choices = [None, columns] if isinstance(rows.X, np.ndarray) and not alike else [None]
     else:
         choices = [columns] if scaled else [None]

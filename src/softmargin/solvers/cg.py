@@ -22,7 +22,7 @@ PROBES = 128  # draws behind the variances of new rows and of coefficients
 _SIGNS = 64  # columns of random signs behind the distances of the span rule
 _ROUGH = 5e-2  # tolerance of their solves
 _SHARP = 1e6  # weight of a row that is held on the margin, times its prior variance
-_MOST = 500  # iterations of a solve
+_MOST = 5000  # iterations of a solve
 _SEED = 7
 _LOG_2PI_E = 1.0 + math.log(2.0 * math.pi)
 
@@ -159,7 +159,10 @@ class CGNormal:
             new = np.einsum("ij,ij->j", r, z)
             p = z + (new / np.maximum(rz, 1e-300)) * p
             rz = new
-        raise np.linalg.LinAlgError(f"conjugate gradients did not converge in {_MOST} iterations")
+        raise np.linalg.LinAlgError(
+            f"conjugate gradients did not converge in {_MOST} iterations; use solver='dual' or 'cholesky', or a "
+            "smaller scale of the prior."
+        )
 
     def _answer(self, x: Array) -> Array:
         """``V X' S x``: coefficients (slopes, k) of rows (n, k)."""
