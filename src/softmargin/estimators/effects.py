@@ -77,13 +77,14 @@ def separated(X: Any, effects: Sequence[Any], groups: Any) -> Labelled:
         else:
             known = list(X.columns) if hasattr(X, "columns") else f"0 to {np.shape(X)[1] - 1}"
             raise ValueError(f"the grouping column {key!r} of random_effects is not in X; X has the columns {known}.")
+    if not effects:
+        return Labelled(X, labels)
     inside = [key for key in labels if not (key == GROUPS and groups is not None)]
     if hasattr(X, "columns"):
         left = [name for name in X.columns if name not in inside]
         return Labelled(X[left] if inside else X, labels, tuple(left))
-    columns = np.shape(X)[1] if len(np.shape(X)) == 2 else 0
-    left = [j for j in range(columns) if j not in inside]
     plain: Any = X if hasattr(X, "tocsr") else np.asarray(X)
+    left = [j for j in range(plain.shape[1] if plain.ndim == 2 else 0) if j not in inside]
     return Labelled(plain[:, left] if inside else X, labels, tuple(left))
 
 
