@@ -219,6 +219,8 @@ def test_random_state_objects():
 
 def test_interrupt_keeps_what_was_computed():
     X, y = simulated(3000, 10)
+    # compiled before the clock starts: an interrupt before the first draws keeps nothing
+    BayesianSVC(inference="gibbs", draws=5, warmup=0, chains=2, learning_rate=0.5, random_state=0).fit(X, y)
     timer = threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT))
     model = BayesianSVC(inference="gibbs", draws=10**5, warmup=20, chains=2, learning_rate=0.5, random_state=0)
     timer.start()

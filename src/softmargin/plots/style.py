@@ -67,7 +67,9 @@ def effect(model: Any) -> str:
 
 def feature_names(model: Any) -> list[str]:
     """Names of the columns of a fitted model."""
-    return [str(name) for name in model._names()]
+    if hasattr(model, "_names"):
+        return [str(name) for name in model._names()]
+    return [str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])]
 
 
 def directions(what: str, model: Any) -> tuple[str, str]:
