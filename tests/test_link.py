@@ -7,6 +7,7 @@ import pytest
 from scipy import integrate, optimize, stats
 from scipy.special import expit
 
+from softmargin import link as link_module
 from softmargin.link import Link, _objective, cavity, fit_link
 
 
@@ -199,3 +200,18 @@ def test_an_offset_may_be_free(predictors):
     free = fit_link(y, f, v, np.ones(400), 0.0, worth=0.0)
     assert free.objective * 400 == pytest.approx(found.fun, rel=1e-10)
     assert free.b == pytest.approx(found.x[1], abs=1e-4) != 0.0
+
+
+@pytest.mark.parametrize("offset", [False, True])
+def test_some_rows_find_the_way_for_all(offset, monkeypatch):
+    """The start from a subsample does not move the minimum, which is stationary in the sum over all rows."""
+    rng = np.random.default_rng(3)
+    f, v, weight = 1.5 * rng.standard_normal(6000), 0.3 * rng.gamma(2.0, size=6000), rng.uniform(0.5, 2.0, 6000)
+    y = np.where(0.4 + f + rng.logistic(size=6000) > 0.0, 1.0, -1.0)
+    plain = fit_link(y, f, v, weight, 0.1, offset=offset)
+    monkeypatch.setattr(link_module, "_ENOUGH", 500)
+    found = fit_link(y, f, v, weight, 0.1, offset=offset)
+    np.testing.assert_allclose((found.a, found.b, found.lam), (plain.a, plain.b, plain.lam), rtol=1e-6, atol=1e-8)
+    theta = np.array([np.log(found.a), found.b, np.log(found.lam)])
+    gradient = _objective(theta, (y > 0).astype(float), f, v, weight)[1]
+    assert np.abs(gradient[[0, 2]]).max() < 1e-4

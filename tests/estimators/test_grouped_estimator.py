@@ -403,3 +403,20 @@ def test_hinge_does_not_say_how_large_its_noise_is():
     logit = short("vb", random_effects=["school", Smooth("age")], likelihood="logit").fit(X, y).variance_components_
     assert 0.0 < logit.loc[("school", "Intercept"), "intraclass"] < 1.0
     assert np.isnan(logit.loc[("s(age)", "spline"), "intraclass"])
+
+
+@pytest.mark.parametrize("effect", ["school", RandomEffect("school", slopes=["dose"])])
+def test_mode_without_a_row_is_less_sure_of_it(effect):
+    """Left out, a row's own predictor moves away from its response, as in refits without it."""
+    X, y = data()
+    model = short("map", random_effects=[effect], learning_rate=0.5).fit(X, y)
+    sign = np.where(y == "yes", 1.0, -1.0)
+    held, f = model._fitted.fit.held.f, model.decision_function(X) - model.offset_
+    assert (sign * (f - held)).mean() > 0.05
+    refits = []
+    for i in range(0, 240, 12):
+        rest = np.arange(240) != i
+        again = short("map", random_effects=[effect], learning_rate=0.5).fit(X[rest], y[rest])
+        refits.append(float((again.decision_function(X[~rest]) - again.offset_)[0]))
+    ours = np.abs(held[::12] - refits).mean()
+    assert ours < np.abs(f[::12] - refits).mean()
