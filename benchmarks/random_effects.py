@@ -25,7 +25,7 @@ from benchmarks import common
 from softmargin import BayesianSVC
 
 GRID = np.logspace(-3, 2, 8)
-CHAIN = {"inference": "gibbs", "chains": 2, "draws": 200, "warmup": 100}
+CHAIN = {"inference": "gibbs", "chains": 2, "draws": 400, "warmup": 100}
 PEER = "LinearSVC on indicators"
 FITS: dict[str, dict[str, Any]] = {
     "vb, learning rate 1": {"learning_rate": 1.0},

@@ -19,7 +19,7 @@ _STEPS = 34  # of the trapezoidal rule for each width in a spread: error exp(-2 
 _EVEN = 4  # widths in a spread up to which even steps are cheaper than pieces
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PIECES = np.linspace(-_REACH, _REACH, 9)
-_CHUNK = 1 << 18  # numbers in memory at a time
+_CHUNK = 1 << 14  # numbers at a time: what the cache of a core holds
 
 
 def gaussian_average(

@@ -18,8 +18,12 @@ __all__ = ["Logit"]
 
 def _along(y: Array, x: Array) -> tuple[Array, Array, Array]:
     """``l``, ``l'`` and ``-l''`` of rows at several predictors each."""
-    wrong = expit(-y * x)
-    return -np.logaddexp(0.0, -y * x), y * wrong, wrong * expit(y * x)
+    margin = y * x
+    small = np.exp(-np.abs(margin))
+    total = 1.0 + small
+    curvature = small / (total * total)
+    wrong = np.where(margin > 0.0, small, 1.0) / total
+    return np.minimum(margin, 0.0) - np.log(total), y * wrong, curvature
 
 
 @dataclass(frozen=True)
