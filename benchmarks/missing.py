@@ -110,10 +110,10 @@ def knocked_out(splits: int) -> str:
 def main() -> None:
     parts = {"missing": on_acath, "missing-knocked-out": knocked_out}
     options = common.parser(__doc__)
-    options.add_argument("--splits", type=int, default=100, help="splits of acath; the other sets have a tenth of them")
+    options.add_argument("--splits", type=int, default=100, help="splits of acath; the other sets have a fifth of them")
     options.add_argument("--only", choices=tuple(parts), action="append", help="one table, not both")
     chosen = options.parse_args()
-    splits = {"missing": chosen.splits, "missing-knocked-out": max(2, chosen.splits // 10)}
+    splits = {"missing": chosen.splits, "missing-knocked-out": max(2, chosen.splits // 5)}
     with common.one_thread():
         ours(*acath())  # compiled before it is timed
         for name in chosen.only or parts:

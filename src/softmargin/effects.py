@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass
+from math import isfinite
+from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 __all__ = ["RandomEffect", "Smooth"]
 
 _COVARIANCES = ("full", "diagonal")
 
 
+def _names(what: str, value: Any) -> tuple[Any, ...]:
+    """Names or positions of columns, given as one or as several of them."""
+    wanted = f"{what} must be names or positions of columns of X"
+    if isinstance(value, np.ndarray) and (value.ndim > 1 or value.dtype.kind not in "iuUO"):
+        raise ValueError(f"{wanted}; got an array of values.")
+    value = value.tolist() if hasattr(value, "tolist") else value
+    names = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    for name in names:
+        if name is None or isinstance(name, bool) or not isinstance(name, Hashable):
+            raise ValueError(f"{wanted}; got {name!r}.")
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{wanted}, each of them once; got {twice[0]!r} more than once.")
+    return tuple(int(name) if _is_whole(name) else name for name in names)
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
 def _check_scale(what: str, scale: Any) -> None:
-    learned = scale == "learn" if isinstance(scale, str) else isinstance(scale, (int, float)) and scale > 0
-    if not learned:
+    number = isinstance(scale, Real) and not isinstance(scale, bool) and isfinite(scale) and float(scale) > 0
+    if not number and not (isinstance(scale, str) and scale == "learn"):
         raise ValueError(f"{what} scale must be 'learn' or a positive number; got {scale!r}.")
 
 
@@ -64,12 +89,10 @@ class RandomEffect:
 
     def __post_init__(self) -> None:
         for name in ("group", "slopes"):
-            value = getattr(self, name)
-            several = isinstance(value, (list, tuple))
-            object.__setattr__(self, name, tuple(value) if several else (value,))
+            object.__setattr__(self, name, _names(f"RandomEffect {name}", getattr(self, name)))
         if not self.group:
             raise ValueError("RandomEffect needs the name of the column that holds the groups.")
-        if self.covariance not in _COVARIANCES:
+        if not isinstance(self.covariance, str) or self.covariance not in _COVARIANCES:
             raise ValueError(f"RandomEffect covariance must be one of {_COVARIANCES}; got {self.covariance!r}.")
         if not self.slopes and not self.intercept:
             raise ValueError("RandomEffect needs slopes where it has no intercept.")
@@ -113,7 +136,11 @@ class Smooth:
     hyperprior: Any = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.knots, bool) or not isinstance(self.knots, int) or self.knots < 1:
+        column = _names("Smooth column", self.column)
+        if len(column) != 1:
+            raise ValueError(f"Smooth takes one column; got {self.column!r}: add a Smooth for each.")
+        object.__setattr__(self, "column", column[0])
+        if not _is_whole(self.knots) or self.knots < 1:
             raise ValueError(f"Smooth knots must be a positive integer; got {self.knots!r}.")
         _check_scale("Smooth", self.scale)
         _check_hyperprior("Smooth", self.hyperprior, False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from softmargin.designs.splines import Spline
+from softmargin.designs.splines import Spline, middle_share
 
 X = np.sort(np.random.default_rng(3).gamma(2.0, 1.0, 150))
 
@@ -60,3 +60,17 @@ def test_few_distinct_values():
     assert few.columns([0.5]).shape == (1, 4)
     with pytest.raises(ValueError, match="at least 4 distinct"):
         Spline.of(np.repeat([0.0, 1.0, 2.0], 10))
+
+
+def test_values_whose_bends_cannot_be_told_from_straight_lines_are_refused():
+    normal = np.random.default_rng(0).standard_normal(400)
+    skewed = np.exp(2.0 * normal)
+    everything = np.column_stack((np.ones(400), skewed / skewed.max(), Spline.of(skewed).columns(skewed)))
+    assert np.linalg.matrix_rank(everything) == 24
+    with pytest.raises(ValueError, match=r"half of them take \de-05 of their range; use their logarithm"):
+        Spline.of(np.exp(4.0 * normal))
+
+
+def test_share_of_the_middle_half():
+    assert middle_share(np.repeat(np.arange(101.0), 3)) == pytest.approx(0.5)
+    assert middle_share(np.array([0.0, 1.0, 2.0, 3.0, 400.0])) == pytest.approx(2.0 / 400.0)

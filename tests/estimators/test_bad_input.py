@@ -29,7 +29,10 @@ CASES = {
     "one class": ({}, X, ["a"] * 60, None, "at least two classes in y; got 1 class"),
     "no rows": ({}, np.zeros((0, 3)), [], None, "0 sample"),
     "no columns": ({}, np.zeros((4, 0)), Y[:4], None, "0 feature"),
-    "nan": ({}, FRAME.assign(dose=np.nan), Y, None, "has no observed value; drop it"),
+    "nan": ({}, FRAME.assign(dose=np.nan), Y, None, "column dose of X has no observed value; drop it"),
+    "labels": ({}, X, [None, *Y[1:]], None, "the label of 1 row is missing; drop"),
+    "numbers": ({}, X, np.where(np.arange(60) < 2, np.nan, Y == "a"), None, "the label of 2 rows is missing; drop"),
+    "text labels": ({}, X, pd.Series([pd.NA, *Y[1:]], dtype="string"), None, "the label of 1 row is missing"),
     "inf": ({}, with_value(3, "size", np.inf), Y, None, "infinity in column size"),
     "text": ({}, FRAME.assign(dose="high"), Y, None, "column dose of X cannot be read as numbers"),
     "lengths": ({}, X, Y[:50], None, "inconsistent numbers of samples"),
@@ -178,3 +181,8 @@ def test_one_convergence_warning_with_the_number():
         BayesianSVC(max_iter=2, tol=1e-12, learning_rate=1.0).fit(X, Y)
     messages = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
     assert len(messages) == 1 and "after 2 iterations" in messages[0] and "raise max_iter" in messages[0]
+
+
+def test_nullable_booleans_are_booleans():
+    model = BayesianSVC().fit(X, pd.array(Y == "a", dtype="boolean"))
+    assert model.classes_.dtype == bool and model.predict(X[:2]).dtype == bool

@@ -82,6 +82,28 @@ def test_columns_by_hand():
     pd.testing.assert_frame_equal(frame("objects + count + size", data), pd.DataFrame(kinds).astype(float))
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("wrap", ["{}", "C({})", "T({})"])
+def test_categories_keep_their_order_and_the_first_that_occurs_is_the_baseline(ordered, wrap):
+    data = table()
+    a = pd.Categorical(data["a"], categories=["unused", "r", "p", "q"], ordered=ordered)
+    name = wrap.format("a")
+    made = frame(name, data.assign(a=a))
+    assert list(made.columns) == [f"{name}[p]", f"{name}[q]"]
+    for level in "pq":
+        np.testing.assert_array_equal(made[f"{name}[{level}]"], (data["a"] == level).astype(float))
+    later = data[:5].assign(a=data["a"][:5])  # text, or other categories, at predictions
+    pd.testing.assert_frame_equal(frame(name, data.assign(a=a), later), made[:5])
+    assert list(frame("0 + a", data.assign(a=a)).columns) == ["a[r]", "a[p]", "a[q]"]
+    assert list(frame(name, data).columns) == [f"{name}[q]", f"{name}[r]"]  # text is sorted
+
+
+def test_a_difference_may_have_one_of_its_columns_as_a_predictor():
+    made, response = _learned("{x - z} ~ x", table())
+    assert made.names == ("x",)
+    np.testing.assert_allclose(response.values, table()["x"] - table()["z"])
+
+
 def test_transformations_remember_the_training_rows():
     data = table()
     new = data[:3].assign(x=[10.0, 20.0, 30.0])
@@ -160,6 +182,9 @@ def test_a_formula_is_taken_apart(formula, common, bars, smooths):
         ("y ~ np.log(a)", "does not fit these data"),
         ("y ~ when", "the column 'when' has datetime64"),
         ("y ~ x + offset(z)", "has an offset"),
+        ("y ~ y", "has the response 'y' on its right side too; take it out there"),
+        ("y ~ x + (1 | y)", "has the response 'y' on its right side too"),
+        ("{k > 1} ~ x + C(k)", "has the response 'k' on its right side too"),
         ("1 ~ x", "must be one column, or one function of columns"),
         ("x - z ~ k", r"the response 'x - z' must be one column; write arithmetic in braces: '\{x - z\}'"),
         ('y ~ a["p"]', r"a\['p'\] is for a response; write \{a == 'p'\} for a predictor"),

@@ -10,7 +10,17 @@ from scipy.interpolate import BSpline
 
 from softmargin.designs.base import Array
 
-__all__ = ["Spline"]
+__all__ = ["FEWEST", "Spline", "middle_share"]
+
+FEWEST = 4  # distinct values that a curve needs
+_LEAST = 1e-13  # of the roughness of the roughest direction: below it, bent directions and straight lines look alike
+
+
+def middle_share(x: Array) -> float:
+    """The share of the range that the middle half of the distinct values takes."""
+    distinct = np.unique(x)
+    low, high = np.quantile(distinct, (0.25, 0.75))
+    return float((high - low) / (distinct[-1] - distinct[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +43,17 @@ class Spline:
         """The basis with its inner knots at quantiles of the distinct values of x."""
         x = np.asarray(x, dtype=float)
         distinct = np.unique(x)
-        if not np.isfinite(distinct).all() or len(distinct) < 4:
-            raise ValueError(f"a smooth term needs at least 4 distinct finite values; got {len(distinct)}.")
+        if not np.isfinite(distinct).all() or len(distinct) < FEWEST:
+            raise ValueError(f"a smooth term needs at least {FEWEST} distinct finite values; got {len(distinct)}.")
         count = min(inner_knots, len(distinct) - 2)
         inner = np.quantile(distinct, np.arange(1, count + 1) / (count + 1.0))
         knots = np.concatenate((np.repeat(distinct[0], 4), inner, np.repeat(distinct[-1], 4)))
         values, directions = np.linalg.eigh(_roughness(knots))
+        if not values[2] > _LEAST * values[-1]:
+            raise ValueError(
+                f"a smooth term needs values that are spread more evenly: half of them take {middle_share(x):.1g} of "
+                "their range; use their logarithm, or their ranks."
+            )
         turn = directions[:, 2:] / np.sqrt(values[2:])  # constants and straight lines are not rough
         raw = cls(knots, turn, np.zeros(turn.shape[1])).columns(x)
         centre = raw.mean(axis=0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,15 @@ import pandas as pd
 
 from softmargin.designs.base import Array
 from softmargin.designs.grouped import GroupTerm
-from softmargin.designs.splines import Spline
+from softmargin.designs.splines import FEWEST, Spline, middle_share
 from softmargin.designs.standardize import Columns
 from softmargin.effects import RandomEffect, Smooth
+from softmargin.estimators.labels import combined, flat, levels_of, positions
 from softmargin.priors.terms import TermPrior
 
 __all__ = ["GROUPS", "Coded", "Labelled", "coded", "effects_of", "separated"]
 
+_SKEWED = 0.02  # share of the range that half of a column's values take, below which a curve does poorly
 GROUPS = "groups"  # what the factor given as ``groups=`` is called
 
 
@@ -43,8 +46,13 @@ def effects_of(wanted: Any, groups: bool) -> tuple[Any, ...]:
     """The effects that ``random_effects`` and ``groups`` stand for."""
     if wanted is None:
         wanted = ()
-    if isinstance(wanted, (str, int, RandomEffect, Smooth)):
+    if isinstance(wanted, (str, Integral, RandomEffect, Smooth)):
         wanted = (wanted,)
+    if not isinstance(wanted, (list, tuple, np.ndarray, pd.Index)) or getattr(wanted, "ndim", 1) != 1:
+        raise ValueError(
+            "random_effects must be the name or position of a grouping column, a RandomEffect, a Smooth or a list of "
+            f"these; got {wanted!r}."
+        )
     effects = [one if isinstance(one, (RandomEffect, Smooth)) else RandomEffect(one) for one in wanted]
     if groups and not any(isinstance(one, RandomEffect) and one.group == (GROUPS,) for one in effects):
         effects.insert(0, RandomEffect(GROUPS))
@@ -61,49 +69,56 @@ def _keys(effects: Sequence[Any]) -> list[Any]:
 
 
 def separated(X: Any, effects: Sequence[Any], groups: Any) -> Labelled:
-    """X without its grouping columns, and those columns by name; ``groups`` is one that came on its own."""
-    labels: dict[Any, Any] = {}
-    if groups is not None and GROUPS not in _keys(effects):
+    """X without its grouping columns, and those columns by name; ``groups`` is one that came on its own.
+
+    Where columns of an array are taken out, the others are named by the positions that they had.
+    """
+    keys = _keys(effects)
+    if groups is not None and GROUPS not in keys:
         raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
-    for key in _keys(effects):
-        if key == GROUPS and groups is not None:
-            labels[key] = _flat(groups, len(X) if hasattr(X, "columns") else np.shape(X)[0])
-        elif hasattr(X, "columns") and key in list(X.columns):
-            labels[key] = np.asarray(X[key], dtype=object)
-        elif not hasattr(X, "columns") and isinstance(key, (int, np.integer)) and 0 <= key < np.shape(X)[1]:
-            labels[key] = np.asarray(_column(X, int(key)), dtype=object)
-        elif key == GROUPS and groups is None:
-            continue  # new rows without groups: all of them from groups not seen before
-        else:
-            known = list(X.columns) if hasattr(X, "columns") else f"0 to {np.shape(X)[1] - 1}"
-            raise ValueError(f"the grouping column {key!r} of random_effects is not in X; X has the columns {known}.")
     if not effects:
-        return Labelled(X, labels)
+        return Labelled(X, {})
+    plain = X if hasattr(X, "columns") else X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
+    called = list(plain.columns) if hasattr(plain, "columns") else list(range((*plain.shape, 0)[1]))
+    labels: dict[Any, Any] = {}
+    for key in keys:
+        if key == GROUPS and groups is not None:
+            labels[key] = flat(groups, (*plain.shape, 0)[0])
+        elif key in called:
+            if called.count(key) > 1:
+                raise ValueError(f"X has several columns {key!r}; give each a name of its own.")
+            column = plain[key] if hasattr(plain, "columns") else _column(plain, key)
+            labels[key] = np.asarray(column, dtype=object)
+        elif key != GROUPS:  # new rows without groups are all from groups not seen before
+            raise ValueError(_lacking(key, called, frame=hasattr(X, "columns")))
     inside = [key for key in labels if not (key == GROUPS and groups is not None)]
+    left = [name for name in called if name not in inside]
+    if not inside:
+        return Labelled(X, labels, tuple(left))
+    if hasattr(plain, "columns") and not all(isinstance(name, int) for name in left):
+        return Labelled(plain[left], labels, tuple(left))
+    return Labelled(_numbered(plain, left), labels, tuple(left))
+
+
+def _numbered(X: Any, left: list[int]) -> Any:
+    """These columns of an array, or of a frame with numbers for names, under names that tell their numbers."""
+    names = [f"x{number}" for number in left]
     if hasattr(X, "columns"):
-        left = [name for name in X.columns if name not in inside]
-        return Labelled(X[left] if inside else X, labels, tuple(left))
-    plain: Any = X if hasattr(X, "tocsr") else np.asarray(X)
-    left = [j for j in range(plain.shape[1] if plain.ndim == 2 else 0) if j not in inside]
-    return Labelled(plain[:, left] if inside else X, labels, tuple(left))
+        return X[left].set_axis(names, axis=1)
+    if hasattr(X, "tocsr"):
+        sparse: Any = pd.DataFrame.sparse
+        return pd.DataFrame(sparse.from_spmatrix(X[:, left], columns=names))
+    return pd.DataFrame(X[:, left], columns=names)
 
 
-def _flat(groups: Any, rows: int) -> Any:
-    groups = np.asarray(groups, dtype=object)
-    if groups.shape != (rows,):
-        raise ValueError(f"groups must have one label for each of the {rows} rows; got shape {groups.shape}.")
-    return groups
-
-
-def _combined(labels: dict[Any, Any], keys: tuple[Any, ...], rows: int) -> pd.Series:
-    """The label of every row, a tuple where there are several columns, missing where any part of it is."""
-    if any(key not in labels for key in keys):
-        return pd.Series([None] * rows, dtype=object)
-    if len(keys) == 1:
-        return pd.Series(labels[keys[0]], dtype=object)
-    parts = pd.DataFrame({str(k): labels[key] for k, key in enumerate(keys)}, dtype=object)
-    joined = pd.Series(list(parts.itertuples(index=False, name=None)), dtype=object)
-    return joined.where(~parts.isna().any(axis=1), None)
+def _lacking(key: Any, called: list[Any], frame: bool) -> str:
+    there = f"{called[:20]}" if frame else f"0 to {len(called) - 1}" if called else "none"
+    advice = "add it to X, or fit with one of these"
+    if not frame and isinstance(key, str):
+        advice = "pass a data frame, or give its position"
+    elif frame and isinstance(key, int):
+        advice = "give its name"
+    return f"the grouping column {key!r} of random_effects is not among the columns of X ({there}); {advice}."
 
 
 def _column(X: Any, place: int) -> Any:
@@ -114,7 +129,7 @@ def _place(key: Any, names: tuple[Any, ...], effect: str) -> int:
     """Position of a column among the predictors."""
     if key in names:
         return names.index(key)
-    raise ValueError(f"the column {key!r} of {effect} is not among the predictors {list(names)}.")
+    raise ValueError(f"the column {key!r} of {effect} is not among the predictors {list(names)}; name one of these.")
 
 
 def _complete(column: Any, key: Any, effect: str) -> Array:
@@ -130,6 +145,7 @@ class _Groups:
 
     effect: RandomEffect
     levels: Any  # pd.Index of the labels, tuples for several columns
+    slopes: tuple[Any, ...]  # those that vary in the rows
     places: tuple[int, ...]  # of the slope columns among the predictors
     shift: Array
     scale: Array
@@ -141,33 +157,44 @@ class _Groups:
     @property
     def effects(self) -> tuple[str, ...]:
         """What differs between groups."""
-        slopes = tuple(str(key) for key in self.effect.slopes)
+        slopes = tuple(str(key) for key in self.slopes)
         return ("Intercept", *slopes) if self.effect.intercept else slopes
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the standard deviations."""
-        return tuple(self.name if one == "Intercept" else f"{self.name}[{one}]" for one in self.effects)
+        """Names of the standard deviations, none of them that of the predictors' scale."""
+        level = "scale (groups)" if self.name == "scale" else self.name
+        return tuple(level if one == "Intercept" else f"{self.name}[{one}]" for one in self.effects)
 
     @property
     def prior(self) -> TermPrior:
+        if self.idle:
+            return TermPrior(self.labels, len(self.levels), 1.0)
         full = self.effect.covariance == "full" and self.effect.scale == "learn"
-        return TermPrior(self.labels, len(self.levels), self.effect.scale, self.effect.hyperprior, full)
+        hyperprior = self.effect.hyperprior
+        if len(self.labels) == 1 and not hasattr(hyperprior, "expect_power"):
+            hyperprior = None  # that of a covariance, of which one standard deviation is left
+        return TermPrior(self.labels, len(self.levels), self.effect.scale, hyperprior, full)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing differs between groups: the slopes do not vary, and there is no intercept."""
+        return not self.effect.intercept and not self.scale.any()
 
     def names(self, rows: Labelled) -> pd.Series:
         """The groups of the rows."""
-        return _combined(rows.labels, self.effect.group, rows.shape[0])
+        return combined(rows.labels, self.effect.group, rows.shape[0])
 
     def columns(self, rows: Labelled) -> Array:
         """Numbers of the rows in the columns of their group, slopes standardized."""
         parts = [np.ones(rows.shape[0])] if self.effect.intercept else []
-        for key, place, shift, scale in zip(self.effect.slopes, self.places, self.shift, self.scale, strict=True):
+        for key, place, shift, scale in zip(self.slopes, self.places, self.shift, self.scale, strict=True):
             parts.append((_complete(_column(rows.X, place), key, f"the random effect {self.name!r}") - shift) * scale)
         return np.ascontiguousarray(np.column_stack(parts))
 
     def term(self, rows: Labelled) -> GroupTerm:
-        codes = self.levels.get_indexer(self.names(rows))  # -1 for groups that are not known
-        return GroupTerm(np.ascontiguousarray(codes, dtype=np.intp), len(self.levels), self.columns(rows))
+        codes = positions(self.names(rows), self.levels, self.name)
+        return GroupTerm(codes, len(self.levels), self.columns(rows))
 
     def turn(self) -> Array:
         """The matrix from a group's coefficients to those in the user's units."""
@@ -180,11 +207,11 @@ class _Groups:
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """A smooth function; its spline coefficients are one group."""
+    """A smooth function; its spline coefficients are one group. Without a spline it is a straight line."""
 
     effect: Smooth
     place: int
-    spline: Spline
+    spline: Spline | None
 
     levels = None
     effects = ("spline",)
@@ -203,51 +230,68 @@ class _Curve:
 
     @property
     def prior(self) -> TermPrior:
+        if self.spline is None:
+            return TermPrior(self.labels, 1, 1.0)
         size = self.spline.turn.shape[1]
         return TermPrior(self.labels, size, self.effect.scale, self.effect.hyperprior)
 
     def term(self, rows: Labelled) -> GroupTerm:
         x = _complete(_column(rows.X, self.place), self.effect.column, f"the smooth {self.name!r}")
-        return GroupTerm(np.zeros(len(x), dtype=np.intp), 1, np.ascontiguousarray(self.spline.columns(x)))
+        columns = np.zeros((len(x), 1)) if self.spline is None else self.spline.columns(x)
+        return GroupTerm(np.zeros(len(x), dtype=np.intp), 1, np.ascontiguousarray(columns))
 
     def turn(self) -> Array:
-        return np.eye(1)
+        return np.eye(1) if self.spline is not None else np.zeros((1, 1))
 
 
 Coded = _Groups | _Curve
 
 
-def coded(effects: Sequence[Any], rows: Labelled, columns: Columns) -> tuple[Coded, ...]:
-    """The effects with the groups, columns and knots that the training rows give them."""
+def coded(effects: Sequence[Any], rows: Labelled, columns: Columns, *, part: bool = False) -> tuple[Coded, ...]:
+    """The effects with the groups, columns and knots that the training rows give them.
+
+    Where the rows are a ``part`` of the data, slopes of columns that are constant there, and curves of columns with too
+    few values, are left out.
+    """
     return tuple(
-        _curve(effect, rows) if isinstance(effect, Smooth) else _groups(effect, rows, columns) for effect in effects
+        _curve(effect, rows, part) if isinstance(effect, Smooth) else _groups(effect, rows, columns, part)
+        for effect in effects
     )
 
 
-def _curve(effect: Smooth, rows: Labelled) -> _Curve:
-    place = _place(effect.column, rows.names, f"the smooth {effect.name!r}")
-    x = _complete(_column(rows.X, place), effect.column, f"the smooth {effect.name!r}")
-    return _Curve(effect, place, Spline.of(x, effect.knots))
-
-
-def _groups(effect: RandomEffect, rows: Labelled, columns: Columns) -> _Groups:
-    labels = _combined(rows.labels, effect.group, rows.shape[0])
-    missing = int(labels.isna().sum())
-    if missing:
-        raise ValueError(
-            f"the groups {effect.name!r} are missing in {missing} row(s); drop these rows, or give them a group."
+def _curve(effect: Smooth, rows: Labelled, part: bool) -> _Curve:
+    what = f"the smooth {effect.name!r}"
+    place = _place(effect.column, rows.names, what)
+    x = _complete(_column(rows.X, place), effect.column, what)
+    if len(np.unique(x)) < FEWEST:
+        if not part:
+            raise ValueError(
+                f"{what} needs at least {FEWEST} distinct values; the column {effect.column!r} has "
+                f"{len(np.unique(x))}: leave the term out, and make labels or indicators of the column."
+            )
+        return _Curve(effect, place, None)
+    spline = Spline.of(x, effect.knots)
+    if not part and middle_share(x) < _SKEWED:
+        warnings.warn(
+            f"{what} can hardly bend where most values are: half of the values of {effect.column!r} take "
+            f"{100.0 * middle_share(x):.1g} % of their range; use its logarithm, or its ranks.",
+            UserWarning,
+            stacklevel=2,
         )
-    unique = list(pd.unique(labels))
-    with suppress(TypeError):  # labels of several kinds have no order
-        unique = sorted(unique)
-    levels = pd.Index(unique, tupleize_cols=False, dtype=object)
-    places, shift, scale = [], [], []
-    for key in effect.slopes:
-        place = _place(key, rows.names, f"the random effect {effect.name!r}")
-        at = np.flatnonzero(columns.keep == place)
-        if not len(at):
-            raise ValueError(f"the column {key!r} is constant, so it cannot have a slope in {effect.name!r}.")
-        places.append(place)
-        shift.append(float(columns.shift[at[0]]))
-        scale.append(float(columns.scale[at[0]]))
-    return _Groups(effect, levels, tuple(places), np.array(shift), np.array(scale))
+    return _Curve(effect, place, spline)
+
+
+def _groups(effect: RandomEffect, rows: Labelled, columns: Columns, part: bool) -> _Groups:
+    levels = levels_of(combined(rows.labels, effect.group, rows.shape[0]), effect.name)
+    if "Intercept" in effect.slopes:
+        raise ValueError(f"a slope of {effect.name!r} is called 'Intercept', as a group's level is; rename it.")
+    places = [_place(key, rows.names, f"the random effect {effect.name!r}") for key in effect.slopes]
+    varying = [k for k, place in enumerate(places) if place in columns.keep]
+    if len(varying) < len(places) and not part:
+        key = next(key for k, key in enumerate(effect.slopes) if k not in varying)
+        raise ValueError(f"the column {key!r} is constant; leave it out of the slopes of {effect.name!r}.")
+    if not varying and not effect.intercept:  # an effect of nothing holds the place
+        return _Groups(effect, levels, effect.slopes[:1], tuple(places[:1]), np.zeros(1), np.zeros(1))
+    at = [int(np.flatnonzero(columns.keep == places[k])[0]) for k in varying]
+    slopes, found = (tuple(all_[k] for k in varying) for all_ in (effect.slopes, places))
+    return _Groups(effect, levels, slopes, found, columns.shift[at], columns.scale[at])

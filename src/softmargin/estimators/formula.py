@@ -147,7 +147,12 @@ def _learned(formula: str, data: Any) -> tuple[Formula, _Response]:
     inner = [_described(bar.left, formula) for bar in pieces.bars]
     factors = [_described(f"0 + {bar.right}", formula) for bar in pieces.bars]
     columns = {key for side in (common, *inner, *factors) for term in side.common_terms for key in columns_of(term)}
-    rows = rows_of(data, columns.union(*map(columns_of, answer.common_terms)), formula)
+    asked = set().union(*map(columns_of, answer.common_terms))
+    rows = rows_of(data, columns | asked, formula)
+    if asked and asked <= columns:
+        raise ValueError(
+            f"the formula {formula!r} has the response {sorted(asked)[0]!r} on its right side too; take it out there."
+        )
     if not len(rows):
         raise ValueError("the data have no rows; a fit needs some.")
     for side in (common, *inner):

@@ -39,7 +39,9 @@ def columns_of(part: Any) -> set[Any]:
 
 
 def _plain(column: Any) -> Any:
-    """A column without pandas' own kinds of numbers, whose missing values are no NaN."""
+    """A column without pandas' own kinds of numbers, whose missing values are no NaN; categories keep their order."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.remove_unused_categories().cat.as_ordered()  # formulae would sort them otherwise
     if is_numeric_dtype(column) and not isinstance(column.dtype, np.dtype):
         return column.astype(float if column.isna().any() else getattr(column.dtype, "numpy_dtype", float))
     return column.infer_objects() if column.dtype == object else column

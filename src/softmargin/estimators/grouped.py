@@ -20,7 +20,13 @@ from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.estimators.binary import Recipe, better_rate, settled
 from softmargin.estimators.effects import Coded, Labelled, coded
-from softmargin.estimators.incomplete import INCOMPLETE, Found, check_takes_missing, without_selection
+from softmargin.estimators.incomplete import (
+    INCOMPLETE,
+    Found,
+    check_takes_missing,
+    mixed_found,
+    without_selection,
+)
 from softmargin.estimators.inference import INFERENCES, Fit, Inclusion, Settings, fit_vb, options_of, run_engine
 from softmargin.estimators.mixed import Mixed, indicators
 from softmargin.estimators.problem import bound_prior
@@ -49,10 +55,11 @@ def fit_mixed(
     streams: Streams,
     workers: int = 1,
     callback: Callable[[int, Any], bool] | None = None,
+    part: bool = False,
 ) -> Mixed:
-    """Fit rows with signs -1 and 1 that belong to groups."""
+    """Fit rows with signs -1 and 1 that belong to groups; ``part`` says that they are some of the data's rows."""
     with one_blas_thread():
-        terms = coded(recipe.effects, X, columns)
+        terms = coded(recipe.effects, X, columns, part=part)
         model = _model(recipe, X, sign, weight, columns, terms, streams, workers)
         readout = BinaryReadout(columns, None, np.minimum(1.0, 1.0 / count), weight)
         settings = Settings(readout, callback=callback, **recipe.run)
@@ -269,7 +276,10 @@ def _incomplete_vb(model: Model, settings: Settings) -> tuple[Found, dict[Any, A
     state = found.fit.outcome.state
     if found.fit.outcome.interrupted:
         return found, dict(state.inner.prior.values)
-    return found, _term_draws(completed(model, state.design), state.inner)[0]
+    values, mixture = _term_draws(completed(model, state.design), state.inner)
+    if mixture is not None:
+        found = mixed_found(found, model, settings, mixture, own=False)
+    return found, values
 
 
 def _incomplete_meanfield(model: Model, settings: Settings) -> tuple[Found, dict[Any, Any]]:

@@ -20,7 +20,7 @@ from softmargin.engines.missing import Missing, MissingState, completed
 from softmargin.engines.missing_cavities import missing_cavities
 from softmargin.engines.missing_gibbs import CellAverage, MissingGibbs
 from softmargin.engines.model import Model
-from softmargin.engines.scale_mixture import mix_over_scale
+from softmargin.engines.scale_mixture import Mixture, mix_over_scale
 from softmargin.estimators.binary import Binary, Recipe, better_rate, spread_of
 from softmargin.estimators.inference import Fit, Inclusion, Settings, drawn_fit, options_of, run_engine, sampler_of
 from softmargin.estimators.problem import prepare
@@ -36,6 +36,7 @@ __all__ = [
     "check_takes_missing",
     "fit_incomplete",
     "imputed_table",
+    "mixed_found",
     "without_selection",
 ]
 
@@ -167,17 +168,19 @@ def _fitted(engine: Any, label: str, model: Model, settings: Settings) -> Found:
     if hasattr(inner, "inclusion"):
         nothing = np.zeros_like(inner.inclusion)
         inclusion = Inclusion(inner.inclusion[None], nothing, nothing[None])
-    mixed = isinstance(engine, GaussianVI) and model.prior.stretch(model.prior.start()) is not None
-    if mixed and not outcome.interrupted:
-        mixture = mix_over_scale(completed(model, state.design), inner)
-        parts = [(each, each.q.mean, each.q.root) for each in mixture.states]
-        held = _held(settings, model, state, parts, mixture.weights)
-        posterior = settings.readout.gaussian(mixture.mean, mixture.root, mixture.scales, mixture.weights)
-        scale = float(np.exp(mixture.weights @ np.log(mixture.scales)))
-    else:
-        held = _held(settings, model, state, [(inner, mean, root)], one)
-        posterior = settings.readout.gaussian(mean, root, np.array([scale]), one)
+    held = _held(settings, model, state, [(inner, mean, root)], one)
+    posterior = settings.readout.gaussian(mean, root, np.array([scale]), one)
     return Found(Fit(posterior, held, scale, outcome, inclusion=inclusion), state.law, state.design.cells())
+
+
+def mixed_found(found: Found, model: Model, settings: Settings, mixture: Mixture, own: bool = True) -> Found:
+    """A fit replaced by a mixture of fits to the same completed rows; ``own`` if over the scale of the coefficients."""
+    parts = [(each, each.q.mean, each.q.root) for each in mixture.states]
+    held = _held(settings, model, found.fit.outcome.state, parts, mixture.weights)
+    scales, weights = (mixture.scales, mixture.weights) if own else (np.array([found.fit.scale]), np.ones(1))
+    posterior = settings.readout.gaussian(mixture.mean, mixture.root, scales, weights)
+    scale = float(np.exp(weights @ np.log(scales)))
+    return found._replace(fit=found.fit._replace(posterior=posterior, held=held, scale=scale))
 
 
 def _vb(model: Model, settings: Settings) -> Found:
@@ -187,7 +190,12 @@ def _vb(model: Model, settings: Settings) -> Found:
     if reason:
         raise ValueError(f"{reason}.")
     options_of(settings)
-    return _fitted(GaussianVI(), "vb", model, settings)
+    found = _fitted(GaussianVI(), "vb", model, settings)
+    several = hasattr(model.prior, "parts")  # what is beside the predictors has scales of its own to be mixed over
+    if several or found.fit.outcome.interrupted or model.prior.stretch(model.prior.start()) is None:
+        return found
+    state = found.fit.outcome.state
+    return mixed_found(found, model, settings, mix_over_scale(completed(model, state.design), state.inner))
 
 
 def _meanfield(model: Model, settings: Settings) -> Found:

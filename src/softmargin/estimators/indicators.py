@@ -25,8 +25,6 @@ class Indicators:
         missing = np.isnan(X)
         columns = np.flatnonzero(missing.any(axis=0))
         seen = weight @ ~missing[:, columns]
-        if not (seen > 0.0).all():
-            raise ValueError(f"column {columns[seen <= 0.0][0]} of X has no observed value; drop it.")
         return cls(columns, (weight @ np.where(missing, 0.0, X)[:, columns]) / seen)
 
     def apply(self, X: Array) -> Array:

@@ -17,9 +17,11 @@ from softmargin.designs.dense import Dense
 from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.designs.imputed import Cells, given_observed
 from softmargin.designs.standardize import design_for
+from softmargin.effects import Smooth
 from softmargin.estimators.binary import Binary, spread_of
 from softmargin.estimators.effects import Coded, Labelled
 from softmargin.estimators.incomplete import imputed_table
+from softmargin.estimators.labels import table_index
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.posterior import DrawsPosterior
@@ -131,7 +133,7 @@ class Mixed(Binary):
             size = term.prior.size
             at = slice(start, start + size)
             start += size
-            if term.levels is None:
+            if isinstance(term.effect, Smooth):
                 continue
             turn, m = term.turn(), len(term.levels)
             mean = self.joint.mean[at].reshape(m, -1) @ turn.T
@@ -144,9 +146,7 @@ class Mixed(Binary):
                 tail = 0.5 * (1.0 - level)
                 lower, upper = np.quantile(draws, (tail, 1.0 - tail), axis=0)
                 table |= {"lower": lower.ravel(), "upper": upper.ravel()}
-            index = pd.Index(term.levels, name=term.name)
-            if len(term.effects) > 1:
-                index = pd.MultiIndex.from_product((list(term.levels), term.effects), names=(term.name, "effect"))
+            index = table_index(term.levels, term.effect.group, term.effects)
             found[term.name] = pd.DataFrame(table, index=index)
         return found
 

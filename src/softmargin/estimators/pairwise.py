@@ -118,12 +118,20 @@ def fit_pairwise(
 
     def one(number: int, rows: Any, sign: Array) -> Binary:
         own = X.at(rows) if recipe.effects else X[rows]
+        if recipe.incomplete:
+            own = own._replace(X=_seen(own.X)) if recipe.effects else _seen(own)
         plain = own.X if recipe.effects else own
         columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
         part = (own, sign, count[rows], weight[rows], columns)
-        return fit_two(recipe, *part, streams=streams.child(number), callback=callback)
+        effects = {"part": True} if recipe.effects else {}
+        return fit_two(recipe, *part, streams=streams.child(number), callback=callback, **effects)
 
     return paired(one, X, index, weight, k, workers)
+
+
+def _seen(X: Array) -> Array:
+    """Columns without any value in the rows of a pair as constants: they say nothing there."""
+    return np.where(np.isnan(X).all(axis=0), 0.0, X)
 
 
 def paired(

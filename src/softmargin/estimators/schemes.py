@@ -11,6 +11,7 @@ from softmargin.designs.classes import pair_weights
 from softmargin.designs.standardize import Columns
 from softmargin.estimators.binary import Recipe
 from softmargin.estimators.crammer_singer import fit_crammer_singer
+from softmargin.estimators.effects import coded
 from softmargin.estimators.pairwise import fit_pairwise
 from softmargin.estimators.sum_to_zero import cost_table, fit_sum_to_zero
 from softmargin.estimators.two import fit_two
@@ -40,6 +41,8 @@ def fit_classes(
     if k > 2:
         if costs is not None:
             raise ValueError("costs of many classes need one model of all of them: set multi_class='sum-to-zero'.")
+        if recipe.effects:
+            coded(recipe.effects, X, columns)  # what all rows lack is an error, what those of a pair lack is not
         task |= {"intercept": columns.intercept, "standardized": standardized}
         return fit_pairwise(recipe, X, index, count, weight, k, **task)
     if costs is not None:  # the cost of an error of either class is a weight of its rows

@@ -25,7 +25,15 @@ from softmargin.estimators.pairwise import Pairwise
 from softmargin.estimators.problem import kept_columns, prior_of
 from softmargin.estimators.schemes import SCHEMES, fit_classes
 from softmargin.estimators.selection import Selection
-from softmargin.estimators.validation import check_choice, check_finite, check_numeric, class_labels, row_weights
+from softmargin.estimators.validation import (
+    check_choice,
+    check_finite,
+    check_numeric,
+    check_observed,
+    class_labels,
+    labels_given,
+    row_weights,
+)
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 from softmargin.losses.hinge import Hinge
@@ -226,7 +234,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         X, y = validate_data(
             self,
             without_frame(X),
-            y,
+            labels_given(y),
             accept_sparse="csr",
             dtype=np.float64,
             order="C",
@@ -244,6 +252,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             X, index, count, weight = X[used], index[used], count[used], weight[used]
             labels = {key: column[used] for key, column in labels.items()}
         incomplete = isinstance(X, np.ndarray) and bool(np.isnan(X).any())
+        if incomplete:
+            check_observed(np.isnan(X), self._names())
         if incomplete and self.missing == "indicator":
             self.indicators_ = Indicators.of(X, count)
             X, incomplete = self.indicators_.apply(X), False

@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 
 from softmargin.designs.base import Array
 
-__all__ = ["binary_labels", "check_choice", "check_finite", "check_numeric", "class_labels", "row_weights"]
+__all__ = [
+    "binary_labels",
+    "check_choice",
+    "check_finite",
+    "check_numeric",
+    "check_observed",
+    "class_labels",
+    "labels_given",
+    "row_weights",
+]
 
 
 def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
@@ -64,6 +74,23 @@ def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
         f"Input X contains {kind} in column{'s' if len(columns) > 1 else ''} {', '.join(shown)}{more}; "
         "impute or drop these values first, for example with sklearn.impute.SimpleImputer in a pipeline."
     )
+
+
+def check_observed(missing: Any, names: list[str]) -> None:
+    """Refuse a column without any observed value."""
+    empty = np.flatnonzero(missing.all(axis=0))
+    if len(empty):
+        raise ValueError(f"column {names[empty[0]]} of X has no observed value; drop it.")
+
+
+def labels_given(y: Any) -> Any:
+    """Labels as they were given, nullable booleans as plain ones; refused where some are missing."""
+    if y is None:
+        return y
+    absent = int(np.count_nonzero(pd.isna(y if hasattr(y, "dtype") else np.asarray(y, dtype=object))))
+    if absent:
+        raise ValueError(f"Input y contains NaN: the label of {absent} row{'s' * (absent > 1)} is missing; drop these.")
+    return np.asarray(y, dtype=bool) if str(getattr(y, "dtype", "")) == "boolean" else y
 
 
 def class_labels(y: Any) -> tuple[Any, Any]:
