@@ -19,8 +19,9 @@ OURSELVES = ("__init__", "__main__", "common")
 
 
 def names() -> list[str]:
-    """The scripts."""
-    return sorted(path.stem for path in HERE.glob("*.py") if path.stem not in OURSELVES)
+    """The scripts; the picture, which reads the tables of the others, comes last."""
+    found = (path.stem for path in HERE.glob("*.py") if path.stem not in OURSELVES)
+    return sorted(found, key=lambda name: (name == "picture", name))
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 """How the time of one iteration grows with rows and columns: exponents fitted on a log-log scale.
 
 An iteration of vb and a sweep of gibbs make one weighted Gram matrix: time grows as n p^2 once the matrix outweighs the
-rest. A leapfrog step of hmc makes two products with the columns: n p. Exponents are fitted to the last three sizes.
-CPU time of one thread; the smallest of several tries.
+rest, which it does from some hundred columns on. The moves of gibbs along axes, which grow as n p, are left out. A
+leapfrog step of hmc makes two products with its rows: n p as long as there are many more rows than columns. Here all
+rows take part, those too that hmc would take for certain. Exponents are fitted to the last three sizes. CPU time of one
+thread; the smallest of several tries.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from softmargin.designs.standardize import design_for, standardize
 from softmargin.engines.gaussian_vi import GaussianVI
 from softmargin.engines.gibbs import Gibbs
 from softmargin.engines.hmc import HMC
+from softmargin.engines.hmc_rows import Trajectory, rows_for
 from softmargin.engines.model import Model
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Streams
@@ -26,10 +29,13 @@ from softmargin.priors.ridge import Ridge
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
 ROWS = (1_000, 10_000, 100_000, 300_000, 1_000_000)
-COLUMNS = (10, 50, 200, 500, 1_000)
+COLUMNS = (10, 50, 200, 500, 1_000, 2_000)
+HMC_COLUMNS = (5, 10, 20, 40, 80, 160)
 FIXED_ROWS, FIXED_COLUMNS = 10_000, 20
-HMC_ROWS = 2_000  # the columns stay in the cache
+HMC_ROWS = 10_000  # many more than columns
 LAST = 3  # sizes that an exponent is fitted to
+NONE = np.empty((0, 0))
+FEW, MANY = 2, 22  # steps of the two trajectories whose difference is timed
 ENOUGH = 1.0  # CPU seconds after which a size is not tried again
 
 
@@ -60,13 +66,20 @@ def vb(model: Model) -> float:
 
 def gibbs(model: Model) -> float:
     """A sweep."""
-    return per_step(Gibbs(chains=1), model)[1]
+    return per_step(Gibbs(chains=1, scale_moves=False), model)[1]
 
 
 def hmc(model: Model) -> float:
-    """A leapfrog step of one chain."""
-    state, seconds = per_step(HMC(chains=1), model)
-    return seconds / float(state.plan.steps)
+    """A leapfrog step of four chains that looks at all rows."""
+    state = HMC(chains=4).init(model)
+    rows, noise, seconds = rows_for(model, model.blocks.row_quad(state.plan.root)), state.noise, []
+    for steps in FEW, MANY:
+        path = Trajectory(noise.momentum[:1], noise.theta[:1], noise.uniform[:1], NONE, NONE, steps, state.plan.kappa)
+        tries = [
+            common.cpu(lambda path=path: rows.transitions(state.point, state.motion, path), 0.02)[1] for _ in range(10)
+        ]
+        seconds.append(min(tries))
+    return (seconds[1] - seconds[0]) / (MANY - FEW)
 
 
 def exponent(sizes: Any, seconds: Any) -> float:
@@ -105,7 +118,7 @@ def main() -> None:
     table, curves = [], []
     with common.one_thread(), one_blas_thread():
         for name, along, theory, measure in engines:
-            sizes = rows if along == "rows" else columns
+            sizes = rows if along == "rows" else columns if measure is not hmc else HMC_COLUMNS[: len(columns)]
             seconds = []
             for size in sizes:
                 tall = HMC_ROWS if measure is hmc else FIXED_ROWS

@@ -1,8 +1,4 @@
-"""Large sparse data: modes against LinearSVC, fits where no dense matrix has room, and how near they are to dense ones.
-
-Modes: all solve ``min 2 sum max(1 - y x'b, 0) + |b|^2 / (2 variance)`` on the same columns, without an intercept.
-LinearSVC's time is that of the single fit with the loosest tolerance whose objective is within 1e-4 of the optimum.
-"""
+"""Large sparse data: fits where no dense matrix has room, and how near they are to dense ones."""
 
 from __future__ import annotations
 
@@ -14,21 +10,9 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
 
 from benchmarks import common
 from softmargin import BayesianSVC
-from softmargin.engines.descent import mode_engine
-from softmargin.engines.loop import run
-from softmargin.estimators.problem import kept_columns, prepare
-from softmargin.execution.streams import Streams
-from softmargin.losses import Hinge
-from softmargin.priors import Ridge
-
-WANTED = 1e-4  # relative suboptimality
-VARIANCES = {"text": (1e-4, 1e-3, 1e-1), "a9a": (0.05, 0.5)}
-SHORT = 0.2  # fits shorter than these seconds are repeated
 
 
 def text() -> tuple[Any, np.ndarray]:
@@ -36,7 +20,9 @@ def text() -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
     X, y = load_svmlight_file(str(common._file("text_mac_windows.svm.gz")))
-    return X.tocsr(), y
+    X = X.tocsr()
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)  # LIBLINEAR takes no others
+    return X, y
 
 
 def simulated_text(n: int, p: int, seed: int = 0) -> tuple[Any, np.ndarray]:
@@ -62,60 +48,6 @@ def warm_up() -> None:
         warnings.simplefilter("ignore")
         for inference in ("map", "vb"):
             BayesianSVC(inference=inference, solver="cg").fit(X, y)
-
-
-def objective(X: Any, y: Any, b: Any, variance: float) -> float:
-    """The function that all of them minimise."""
-    return float(2.0 * np.maximum(1.0 - y * (X @ b), 0.0).sum() + b @ b / (2.0 * variance))
-
-
-def linear_svc(X: Any, y: Any, variance: float, lowest: float) -> tuple[float, float]:
-    """Suboptimality and CPU time of the first fit that is good enough, or of the last."""
-    for tol in 10.0 ** -np.arange(0.0, 8.1, 0.5):
-        machine = LinearSVC(
-            loss="hinge", dual=True, C=2.0 * variance, fit_intercept=False, tol=tol, max_iter=100_000, random_state=0
-        )
-        machine, seconds = common.cpu(lambda machine=machine: machine.fit(X, y), SHORT)
-        found = objective(X, y, machine.coef_[0], variance) / lowest - 1.0
-        if found <= WANTED:
-            break
-    return found, seconds
-
-
-def mode_alone(X: Any, y: Any, variance: float, solver: str) -> float:
-    """CPU seconds of the mode without the leave-one-out predictors and the link."""
-    one = np.ones(len(y))
-    columns = kept_columns(X, one, intercept=False, standardized=False)
-    prior, streams = Ridge(scale=variance**0.5), Streams.from_random_state(0)
-    model = prepare(X, y, one, one, columns, prior=prior, loss=Hinge(), solver=solver, streams=streams).model
-    return common.cpu(lambda: run(mode_engine(model)(), model, max_iter=1), SHORT)[1]
-
-
-def modes(quick: bool) -> str:
-    """Certified modes and LinearSVC: text by products, a9a by the Gram matrix, as "auto" takes it."""
-    rows = []
-    for name, (X, y) in {"text": text(), "a9a": common.a9a()}.items():
-        if quick:
-            X, y = X[:: len(y) // 400], y[:: len(y) // 400]
-        X = StandardScaler(with_mean=False).fit_transform(X)
-        for variance in VARIANCES[name]:
-            solver = "cg" if name == "text" else "auto"
-            model = BayesianSVC(
-                prior=Ridge(scale=variance**0.5), inference="map", learning_rate=1.0, fit_intercept=False,
-                standardize=False, solver=solver,
-            )  # fmt: skip
-            model, seconds = common.cpu(lambda model=model, X=X, y=y: model.fit(X, y), SHORT)
-            lowest = objective(X, y, model.coef_[0], variance) * (1.0 - model.gap_)
-            found, theirs = linear_svc(X, y, variance, lowest)
-            alone = mode_alone(X, y, variance, solver)
-            shape = f"{name} {X.shape[0]} x {X.shape[1]}"
-            rows.append((shape, f"{variance:g}", solver, model.gap_, seconds, alone, theirs, found, alone / theirs))
-            print(*map(common.number, rows[-1]), flush=True)
-    columns = (
-        "set", "variance", "solver", "our gap", "fit, CPU s", "mode alone, CPU s", "LinearSVC, CPU s",
-        "its suboptimality", "mode to LinearSVC",
-    )  # fmt: skip
-    return common.markdown(columns, rows)
 
 
 def _one(inference: str, n: int, p: int, length: int) -> tuple[Any, ...]:
@@ -191,7 +123,7 @@ def main() -> None:
     warm_up()
     with common.one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, table in (("sparse-large", large), ("sparse-modes", modes), ("sparse-agreement", agreement)):
+        for name, table in (("sparse-large", large), ("sparse-agreement", agreement)):
             common.publish(name, table(options.quick), options)
 
 

@@ -173,8 +173,8 @@ def _sums(
 ) -> float:
     """Sums over rows of ``w [log(1 + e^eta) - t eta]`` and its derivatives."""
     a, lam = math.exp(log_a), math.exp(log_lam)
-    total = 0.0
-    d = np.empty(3)
+    total, g0, g1, g2 = 0.0, 0.0, 0.0, 0.0
+    h00, h01, h02, h11, h12, h22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(f)):
         square = _KAPPA * lam * a * a * v[i]
         inverse = 1.0 / math.sqrt(1.0 + square)
@@ -182,10 +182,11 @@ def _sums(
         slope = a * f[i] * inverse
         eta = slope + b * inverse
         bend = eta * share * (1.0 - share)
-        d[0], d[1], d[2] = slope - eta * share, inverse, -0.5 * eta * share
+        d0, d2 = slope - eta * share, -0.5 * eta * share  # derivatives of eta in log a and log lam; in b: inverse
         small = math.exp(-abs(eta))
-        up = 1.0 / (1.0 + small) if eta > 0.0 else small / (1.0 + small)  # sigmoid(eta)
-        down = small / (1.0 + small) if eta > 0.0 else 1.0 / (1.0 + small)  # sigmoid(-eta)
+        half = 1.0 / (1.0 + small)
+        up = half if eta > 0.0 else small * half  # sigmoid(eta)
+        down = small * half if eta > 0.0 else half  # sigmoid(-eta)
         tail = math.log1p(small)
         t = target[i]
         # log(1 + e^eta) - t eta without cancellation where the target is met
@@ -193,19 +194,18 @@ def _sums(
         total += weight[i] * loss
         first = weight[i] * ((1.0 - t) * up - t * down)
         second = weight[i] * up * down
-        for k in range(3):
-            gradient[k] += first * d[k]
-            for l in range(3):
-                hessian[k, l] += second * d[k] * d[l]
-        aa = slope - slope * share - d[0] * share - 2.0 * bend
-        ab = -share * inverse
-        al = -0.5 * slope * share - d[2] * share - bend
-        hessian[0, 0] += first * aa
-        hessian[0, 1] += first * ab
-        hessian[1, 0] += first * ab
-        hessian[0, 2] += first * al
-        hessian[2, 0] += first * al
-        hessian[1, 2] += 0.5 * first * ab
-        hessian[2, 1] += 0.5 * first * ab
-        hessian[2, 2] += first * (-0.5 * d[2] * share - 0.5 * bend)
+        g0 += first * d0
+        g1 += first * inverse
+        g2 += first * d2
+        h00 += second * d0 * d0 + first * (slope - slope * share - d0 * share - 2.0 * bend)
+        h01 += second * d0 * inverse - first * share * inverse
+        h02 += second * d0 * d2 + first * (-0.5 * slope * share - d2 * share - bend)
+        h11 += second * inverse * inverse
+        h12 += second * inverse * d2 - 0.5 * first * share * inverse
+        h22 += second * d2 * d2 + first * (-0.5 * d2 * share - 0.5 * bend)
+    gradient[0], gradient[1], gradient[2] = g0, g1, g2
+    hessian[0, 0], hessian[1, 1], hessian[2, 2] = h00, h11, h22
+    hessian[0, 1] = hessian[1, 0] = h01
+    hessian[0, 2] = hessian[2, 0] = h02
+    hessian[1, 2] = hessian[2, 1] = h12
     return total

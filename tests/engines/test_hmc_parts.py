@@ -130,6 +130,38 @@ def test_pull_is_a_mean_score(monkeypatch, copied):
         assert point.loglik[k] == pytest.approx(-2.0 * (c * np.maximum(1.0 - y * f, 0.0)).sum())
 
 
+def test_rows_that_are_certain_enter_as_a_constant(monkeypatch):
+    """The same score wherever they are on the side that was expected, and the exact density everywhere."""
+    X, y = simulated(300, 3, seed=1)
+    model, kappa = build(X, y), 0.5
+    beta = np.array([0.2, 1.5, -0.5, 0.8])
+    f, variance = model.blocks.matvec(beta), np.full(300, 0.04)
+    here = beta + 0.05 * np.random.default_rng(2).standard_normal((5, 4))
+    some, all_rows = rows_for(model, variance, f), rows_for(model, variance)
+    assert some.moving < 0.7 * all_rows.moving
+    few, full = (rows.point(np.zeros((5, 4)), here, kappa) for rows in (some, all_rows))
+    np.testing.assert_allclose(few.pull, full.pull, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(few.loglik, full.loglik)
+    far, everywhere = (rows.point(np.zeros((1, 4)), -beta[None], kappa) for rows in (some, all_rows))
+    assert np.abs(far.pull - everywhere.pull).max() > 1.0
+    np.testing.assert_allclose(far.loglik, everywhere.loglik)
+
+
+@pytest.mark.parametrize("prior", [Ridge(), Lasso(scale=0.5)])
+@pytest.mark.parametrize("copied", [True, False])
+def test_transitions_ahead_or_one_by_one(monkeypatch, prior, copied):
+    monkeypatch.setattr(hmc_rows, "_COPY", 1 << 24 if copied else 0)
+    X, y = simulated(60, 3, seed=6)
+    model, engine = build(X, y, prior=prior, seed=7), HMC(chains=5)
+    together = states(model, engine, 40)
+    monkeypatch.setattr(hmc, "_SMALL", 0.0)
+    assert_bitwise(states(model, engine, 40), together)
+    tally = run(engine, model, max_iter=40).state.tally
+    monkeypatch.undo()
+    assert tally.moves == 40
+    np.testing.assert_allclose(run(engine, model, max_iter=40).state.tally.longest, tally.longest)
+
+
 def test_stuck_chains_are_seen(monkeypatch):
     monkeypatch.setattr(hmc, "_STUCK", 25)
     X, y = simulated(60, 3, seed=6)

@@ -117,8 +117,8 @@ def test_length_scale_equals_a_grid():
     assert abs(z_score(series**2, p @ grid**2)) < LIMIT
     new, t = X[:2] + 0.1, 7
     f = draws.intercept.ravel()[t] + rbf(new, X, draws.values["length"].ravel()[t]) @ draws.matrix[[t]].toarray()[0]
-    np.testing.assert_allclose(draws.predictor(lambda l: rbf(new, X, l))[t], f, atol=1e-9)
-    smooth = draws.probability(lambda l: rbf(new, X, l), rao_blackwell=True)
-    np.testing.assert_allclose(draws.probability(lambda l: rbf(new, X, l)), smooth, atol=0.015)
+    np.testing.assert_allclose(draws.predictor(lambda l, at: rbf(new, X[at], l))[t], f, atol=1e-9)
+    smooth = draws.probability(lambda l, at: rbf(new, X[at], l), rao_blackwell=True)
+    np.testing.assert_allclose(draws.probability(lambda l, at: rbf(new, X[at], l)), smooth, atol=0.015)
     with pytest.raises(ValueError, match="length scale was drawn"):
         draws.predictor(rbf(new, X))

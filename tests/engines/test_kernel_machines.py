@@ -11,6 +11,7 @@ from scipy.stats import invgamma
 from scipy.stats import t as student
 from scipy.stats.qmc import Sobol
 
+from softmargin import BayesianKernelClassifier
 from softmargin.engines.full_kernel import Spectrum
 from softmargin.engines.jump import fit_active
 from softmargin.engines.kernel_machines import MachinePrior
@@ -52,6 +53,25 @@ def test_all_rows_active_equals_quadrature(likelihood, fixed):
     np.testing.assert_array_equal(draws.active_probability(), 1.0)
 
 
+@pytest.mark.filterwarnings("ignore:the chains disagree")
+def test_the_estimator_draws_the_probit_on_all_rows_likewise():
+    """Its default prior is that of the paper, its predictions averages over the draws."""
+    X, y, K, new = problem(4, seed=1)
+    L, parts = evidence(Probit(), ndtr, K, y, np.ones(4), new, [0, 1, 2, 3], GPrior(), 15)
+    model = BayesianKernelClassifier(
+        "rbf", 1.5, "probit", "full", "gibbs", standardize=False, draws=3000, warmup=300, chains=2, random_state=0
+    ).fit(X, y)
+    draws = model.posterior_
+    p = ndtr(draws.predictor(new)).reshape(*draws.intercept.shape, 2)
+    z = [z_score(p[..., i], parts[i] / L) for i in range(2)] + [z_score(np.log(draws.values["g"]), parts[-2] / L)]
+    assert np.abs(z).max() < LIMIT, z
+    at = np.array([[0.3, -0.2], [-1.0, 0.8]])
+    np.testing.assert_allclose(model.predict_proba(at)[:, 1], p.mean((0, 1)), atol=1e-12)
+    assert not hasattr(model, "active_")
+    with pytest.raises(ValueError, match="unknown engine_options"):
+        model.set_params(engine_options={"moves": 3}).fit(X, y)
+
+
 def test_spectrum_of_a_singular_kernel():
     _, _, K, _ = problem(6, seed=2)
     K = K[np.ix_([0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2])]
@@ -59,6 +79,7 @@ def test_spectrum_of_a_singular_kernel():
     assert spectrum.values.shape == (3,)
     np.testing.assert_allclose(spectrum.X @ spectrum.X.T, K, atol=1e-12)
     np.testing.assert_allclose(K @ spectrum.dual, spectrum.X, atol=1e-12)
+    np.testing.assert_allclose(spectrum.sums, spectrum.X.sum(axis=0))
 
 
 def noisy_likelihood(t, s):

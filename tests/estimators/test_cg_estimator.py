@@ -1,5 +1,7 @@
 """Estimators by products alone: the answers of the dense solvers, and what cannot be had is said."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -57,6 +59,30 @@ def test_map_is_that_of_the_dense_solver(shape):
     np.testing.assert_allclose(cg.coef_, dense.coef_, atol=1e-4 * np.abs(dense.coef_).max())
     assert cg.scale_ == pytest.approx(dense.scale_, rel=1e-4)
     assert cg.loo_.score == pytest.approx(dense.loo_.score, rel=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["cg", "cholesky"])
+@pytest.mark.parametrize("options", [{}, {"prior": Ridge(scale=0.1)}, {"fit_intercept": False}])
+def test_a_weight_of_two_is_a_repeated_row(solver, options):
+    """With more columns than rows the mode of the scale counts directions, and a copy brings none."""
+    X, y = words(50, 80)
+    weight = np.ones(50)
+    weight[:20] = 2.0
+    order = np.concatenate((np.arange(50), np.arange(20)))
+    options = {"inference": "map", "learning_rate": 0.5, **options}
+    weighted = BayesianSVC(solver=solver, **options).fit(X, y, sample_weight=weight)
+    repeated = BayesianSVC(solver=solver, **options).fit(X[order], y[order])
+    assert weighted.scale_ == pytest.approx(repeated.scale_, rel=1e-5)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-4 * np.abs(repeated.coef_).max())
+    assert weighted.loo_.score == pytest.approx(repeated.loo_.score, rel=1e-3)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
+
+
+def test_a_learned_scale_is_that_of_the_space_of_the_rows():
+    X, y = words(50, 80)
+    X, y = X[np.arange(60) % 50], y[np.arange(60) % 50]  # ten copies
+    options = {"inference": "map", "learning_rate": 0.5}
+    assert fitted("cg", X, y, **options).scale_ == pytest.approx(fitted("dual", X, y, **options).scale_, rel=1e-4)
 
 
 def test_gibbs_has_the_moments_of_the_dense_solver():
@@ -120,6 +146,21 @@ def test_regression_and_pairs_of_classes():
     three = np.digitize(z, np.quantile(z, [0.3, 0.6]))
     cg, dense = (fitted(s, X, three, prior=Ridge(scale=0.2), learning_rate=0.5) for s in ("cg", "cholesky"))
     np.testing.assert_allclose(cg.predict_proba(X), dense.predict_proba(X), atol=0.05)
+
+
+@pytest.mark.parametrize(("shape", "epsilon"), [((90, 40), 0.2), ((50, 80), 1.0)])
+def test_the_mode_of_a_regression_converges(shape, epsilon):
+    """Rows on the band have weights of 1e7: solves that are refined climb to the mode that the dense solver finds."""
+    X, _ = words(*shape)
+    z = np.asarray(X[:, :3].sum(axis=1)).ravel() + np.random.default_rng(1).normal(size=shape[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        cg, dense = (
+            BayesianSVR(solver=solver, inference="map", epsilon=epsilon).fit(X, z) for solver in ("cg", "cholesky")
+        )
+    assert cg.converged_ and cg.trace_[-1] == pytest.approx(dense.trace_[-1], rel=1e-6)
+    assert cg.scale_ == pytest.approx(dense.scale_, rel=1e-4)
+    np.testing.assert_allclose(cg.predict(X), dense.predict(X), atol=1e-3 * z.std())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """BayesianKernelClassifier on active vectors, inducing points and batches of rows."""
 
 import math
+import tracemalloc
 import warnings
 from dataclasses import replace
 
@@ -102,7 +103,7 @@ def test_leave_one_out_moments_of_draws_are_those_of_the_prior(loss, c):
     log_p = -0.5 * ((grid - 0.3) / 0.8) ** 2 + loss.loglik(np.ones(40_001), np.full(40_001, c), grid)
     cdf = np.cumsum(np.exp(log_p - log_p.max()))
     f = np.interp((np.arange(40_000) + 0.5) / 40_000, cdf / cdf[-1], grid)
-    mean, variance, p, share = _left_out(expansions(f), np.zeros((1, 1)), np.ones(1), np.full(1, c), loss)
+    mean, variance, p, share = _left_out(expansions(f), lambda at: np.zeros((1, 1)), np.ones(1), np.full(1, c), loss)
     prior = np.exp(-0.5 * ((grid - 0.3) / 0.8) ** 2)
     assert p[0] == pytest.approx(hinge_link(grid, 0.0, 1.0) @ prior / prior.sum(), abs=0.005)
     assert mean[0] == pytest.approx(0.3, abs=0.01)
@@ -199,6 +200,22 @@ def test_rows_that_arrive_later():
     assert model.score(new, np.array(["in", "out"])[rings(300, 1)[1]]) > 0.75
     with pytest.raises(ValueError, match="labels \\['between'\\]"):
         model.partial_fit(X[:5], ["between"] * 5)
+
+
+def test_memory_of_batches_grows_with_the_rows_alone():
+    """Features of 100 points would be ten times the rows."""
+    options = {"epochs": 1, "first": 512}
+    settings = {"n_inducing": 100, "length_scale": 4.0, "learning_rate": 0.25, "standardize": False, "random_state": 0}
+    model = BayesianKernelClassifier(inference="svi", engine_options=options, **settings)
+    peak, n = [], (6_000, 6_000, 30_000)  # the first fit also compiles
+    for rows in n:
+        X = np.random.default_rng(0).normal(size=(rows, 10))
+        y = (X[:, 0] + X[:, 1] ** 2 > 1.0).astype(int)
+        tracemalloc.start()
+        model.fit(X, y)
+        peak.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peak[2] - peak[1] < 3.0 * (n[2] - n[1]) * 10 * 8
 
 
 def test_rows_of_many_classes_that_arrive_later():

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC
 
 from softmargin import BayesianKernelClassifier, BayesianSVC
-from softmargin.designs.kernels import mean_distance
+from softmargin.designs.kernels import mean_distance, resolve
+from softmargin.estimators.kernel_search import Setting, _Search
 from softmargin.priors import Ridge
 
 FIXED = {"length_scale": 1.3, "scale": 2.0, "learning_rate": 0.5, "standardize": False}
@@ -290,3 +292,35 @@ def test_counts_are_not_centred():
     X, y = rings(80, seed=5)
     counts = np.abs(X) * [1.0, 10.0]
     assert BayesianKernelClassifier("chi2").fit(counts, y).score(counts, y) > 0.5
+
+
+class Curve(_Search):
+    """A search over widths whose scores are a given function of the step."""
+
+    def __init__(self, score):
+        super().__init__(None, 0.25)
+        self.score, self.setting = score, Setting(resolve("rbf", 1.0, np.zeros((2, 1))), None)
+
+    def at(self, setting, step):
+        one = SimpleNamespace(setting=setting, step=step, rank=(False, self.score(step)))
+        return self.found.setdefault((setting.kernel, step), one)
+
+    def best(self):
+        return self.climb(self.climb(self.at(self.setting, 0.0), 1.0), 0.5).step
+
+
+@pytest.mark.parametrize(
+    ("score", "best", "fits"),
+    [
+        (lambda x: (x - 1.4) ** 2, 1.5, 4),
+        (lambda x: (x + 0.6) ** 2, -0.5, 5),
+        (lambda x: 0.1 * (x - 0.1) ** 2, 0.0, 5),
+        (lambda x: 0.01 * 0.1**x, 3.5, 5),  # what is left to gain beyond 3 is not worth more fits
+        (lambda x: -x, 4.0, 6),
+        (lambda x: x, -2.0, 5),
+    ],
+)
+def test_widths_are_searched_uphill(score, best, fits):
+    curve = Curve(score)
+    assert curve.best() == best
+    assert len(curve.found) == fits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -100,11 +101,34 @@ def test_sparse_priors_classes_and_weights(likelihood):
 
 def test_what_is_for_the_hinge_says_so():
     X, y = overlapping()
-    with pytest.raises(TypeError, match="hinge"):
-        BayesianSVC(SpikeSlab(), "gibbs", likelihood="logit", learning_rate=1.0).fit(X, y)
+    with pytest.raises(TypeError, match="Logit does not have"):
+        BayesianSVC(SpikeSlab(), "gibbs", likelihood="logit").fit(X, y, groups=np.arange(len(y)) % 5)
     with pytest.raises(ValueError, match="whole"):
         BayesianSVC(inference="gibbs", likelihood="probit", class_weight={0: 1.0, 1: 0.7}).fit(X, y)
     with pytest.raises(ValueError, match="is for likelihood='hinge'"):
         BayesianSVC(likelihood="logit", multi_class="sum-to-zero").fit(*load_iris(return_X_y=True))
     with pytest.raises(TypeError, match="box"):
         BayesianSVC(inference="map", likelihood="logit", engine_options={"algorithm": "newton"}).fit(X, y)
+
+
+@pytest.mark.parametrize("likelihood", ["logit", "probit"])
+def test_selection_by_enumeration(likelihood):
+    """Inclusion probabilities of two columns against four marginal likelihoods by quadrature, |z| < 4."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((25, 2))
+    y = np.where(X @ [1.5, 0.6] + rng.logistic(size=25) > 0.0, 1, -1)
+    grid = np.linspace(-6.0, 6.0, 241)
+    density = np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi) * (grid[1] - grid[0])  # a slab of scale 1
+    b = np.array([(0.0, 0.0), *((u, 0.0) for u in grid), *((0.0, u) for u in grid), *product(grid, grid)])
+    mass = np.concatenate(([1.0], density, density, np.outer(density, density).ravel()))
+    mass = mass * np.exp(LOG[likelihood](y[:, None] * (X @ b.T)).sum(axis=0))
+    part = np.split(mass, np.cumsum((1, len(grid), len(grid))))
+    weight = np.array([each.sum() for each in part]) * [0.7**2, 0.3 * 0.7, 0.3 * 0.7, 0.3**2]
+    exact = np.array([weight[1] + weight[3], weight[2] + weight[3]]) / weight.sum()
+    assert (exact > 0.1).all() and (exact < 0.9).all()
+    model = BayesianSVC(
+        SpikeSlab(inclusion=0.3, scale=1.0), "gibbs", likelihood=likelihood, fit_intercept=False, standardize=False,
+        draws=4000, warmup=200, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert (np.abs(model.inclusion_ - exact) < 4.0 * model.inclusion_error_).all()
+    assert (model.inclusion_error_ < 0.01).all()

@@ -22,7 +22,7 @@ from sklearn.svm import SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from softmargin.estimators import svr
-from softmargin.estimators.regression import half_widths
+from softmargin.estimators.regression_readout import half_widths
 from softmargin.estimators.svr import BayesianSVR
 from softmargin.losses import EpsilonInsensitive, Squared
 from softmargin.priors import Horseshoe, Ridge, SpikeSlab
@@ -248,7 +248,15 @@ def test_results_have_names_and_round_trip(data):
         ({"noise": 0.0}, "noise must be a positive number or 'learn'"),
         ({"likelihood": "hinge"}, "unknown likelihood 'hinge'"),
         ({"inference": "newton"}, "unknown inference"),
-        ({"prior": SpikeSlab()}, "SpikeSlab has point masses, which BayesianSVR does not know"),
+        ({"prior": SpikeSlab()}, "a spike-and-slab prior needs draws: use inference='gibbs'"),
+        ({"prior": "spike-slab", "inference": "map"}, "a spike-and-slab prior needs draws: use inference='gibbs'"),
+        ({"prior": "spike-slab", "inference": "hmc"}, "a prior with point masses has draws of its own: use"),
+        ({"prior": "laplace-zero", "inference": "map"}, "no mode away from zero; use inference='vb' or 'gibbs'"),
+        ({"prior": SpikeSlab(always_include=["z"]), "inference": "gibbs"}, "always_include names column 'z'"),
+        (
+            {"prior": "spike-slab", "inference": "gibbs", "engine_options": {"ladder": (0.5,)}},
+            "unknown engine_options",
+        ),
         ({"prior": Horseshoe(), "inference": "map"}, "no mode away from zero"),
         ({"engine_options": {"speed": 1}}, "unknown engine_options"),
         ({"draws": 1}, "draws must be an integer of at least 2"),

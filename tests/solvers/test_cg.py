@@ -8,7 +8,8 @@ from parts import standardized
 from softmargin.designs import Dense
 from softmargin.execution.blocks import Blocks
 from softmargin.solvers import Gaussian
-from softmargin.solvers.cg import PROBES, TOLERANCE, CGNormal, ConjugateGradients, Iterative
+from softmargin.solvers.cg import TOLERANCE, CGNormal, ConjugateGradients, Iterative
+from softmargin.solvers.cg_root import PROBES
 from softmargin.solvers.sketch import Sketch
 
 SHAPES = [(40, 15), (20, 30), (15, 60)]  # more rows, somewhat more columns, many more columns

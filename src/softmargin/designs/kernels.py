@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -10,7 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 from sklearn.gaussian_process.kernels import Kernel as KernelObject
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, euclidean_distances, pairwise_kernels
+from sklearn.metrics.pairwise import (
+    PAIRWISE_KERNEL_FUNCTIONS,
+    euclidean_distances,
+    manhattan_distances,
+    pairwise_kernels,
+)
 
 from softmargin.designs.base import Array
 
@@ -81,6 +87,19 @@ class Kernel:
         from sklearn.base import clone
 
         return replace(self, form=clone(self.form).set_params(length_scale=float(length)), length=float(length))
+
+    def by_length(self, X: Any, Z: Any = None) -> Callable[[float, Any], Array]:
+        """The matrix of k between the rows of X and some rows of Z, or of X, as a function of the length and of these.
+
+        The distances of named kernels are computed once.
+        """
+        if not isinstance(self.form, str):
+            return lambda length, at: self.with_length(length).matrix(X, (X if Z is None else Z)[at])
+        moved, other, power = self._moved(X), None if Z is None else self._moved(Z), _POWER[self.form]
+        distance = (
+            manhattan_distances(moved, other) if power == 1.0 else euclidean_distances(moved, other, squared=True)
+        )
+        return lambda length, at: np.exp(distance[:, at] * -(length**-power))
 
     def _moved(self, X: Any) -> Any:
         return X if self.origin is None or sp.issparse(X) else X - self.origin

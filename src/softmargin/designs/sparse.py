@@ -30,6 +30,33 @@ def _gram(data: Any, indices: Any, indptr: Any, lo: int, hi: int, w: Any, b: Any
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _centred(raw: Any, xw: Any, total: float, shift: Any, scale: Any, A: Any) -> None:
+    """The Gram matrix of shifted and scaled columns, both triangles, from the upper one of the stored entries."""
+    for j in range(len(shift)):
+        for k in range(j, len(shift)):
+            value = raw[j, k] + total * shift[j] * shift[k] - shift[j] * xw[k] - xw[j] * shift[k]
+            A[j, k] = A[k, j] = value * scale[j] * scale[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _times(data: Any, indices: Any, indptr: Any, lo: int, hi: int, slopes: Any, out: Any) -> None:
+    """Products of the rows lo..hi with ``slopes``, added to ``out``; a slice of the matrix would copy its entries."""
+    for i in range(lo, hi):
+        total = 0.0
+        for s in range(indptr[i], indptr[i + 1]):
+            total += data[s] * slopes[indices[s]]
+        out[i - lo] += total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _summed(data: Any, indices: Any, indptr: Any, lo: int, hi: int, b: Any, out: Any) -> None:
+    """Sum of the rows lo..hi times ``b``, added to ``out``."""
+    for i in range(lo, hi):
+        for s in range(indptr[i], indptr[i + 1]):
+            out[indices[s]] += b[i - lo] * data[s]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _quad(data: Any, indices: Any, indptr: Any, lo: int, hi: int, root: Any, base: Any, out: Any) -> None:
     """Squared length of ``base + sum_j x_ij root_j`` for the rows lo..hi."""
     q = root.shape[1]
@@ -70,14 +97,16 @@ class Sparse:
     def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         slopes = beta[int(self.intercept) :] * self.scale
-        f = np.asarray(self._part(lo, hi) @ slopes)
-        f += (beta[0] if self.intercept else 0.0) - self.shift @ slopes
+        f = np.full(hi - lo, (beta[0] if self.intercept else 0.0) - self.shift @ slopes)
+        _times(self.X.data, self.X.indices, self.X.indptr, lo, hi, slopes, f)
         return f
 
     def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         total = b.sum()
-        slopes = (self._part(lo, hi).T @ b - self.shift * total) * self.scale
+        slopes = -self.shift * total
+        _summed(self.X.data, self.X.indices, self.X.indptr, lo, hi, b, slopes)
+        slopes *= self.scale
         return np.concatenate(([total], slopes)) if self.intercept else slopes
 
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
@@ -85,12 +114,9 @@ class Sparse:
         p, lead = self.X.shape[1], int(self.intercept)
         raw, xb, xw = np.zeros((p, p)), np.zeros(p), np.zeros(p)
         _gram(self.X.data, self.X.indices, self.X.indptr, lo, hi, w, b, raw, xb, xw)
-        raw = np.triu(raw) + np.triu(raw, 1).T
         total_w, total_b = w.sum(), b.sum()
-        cross = np.outer(self.shift, xw)
-        raw += total_w * np.outer(self.shift, self.shift) - cross - cross.T
         A, c = np.empty((p + lead, p + lead)), np.empty(p + lead)
-        A[lead:, lead:] = raw * np.outer(self.scale, self.scale)
+        _centred(raw, xw, total_w, self.shift, self.scale, A[lead:, lead:])
         c[lead:] = (xb - self.shift * total_b) * self.scale
         if lead:
             A[0, 0], c[0] = total_w, total_b
@@ -134,6 +160,9 @@ class Sparse:
 
     def take(self, columns: Any) -> Sparse:
         return Sparse(self.X[:, columns], self.shift[columns], self.scale[columns], self.intercept)
+
+    def pick(self, index: Any) -> Sparse:
+        return replace(self, X=self.X[index])
 
     def rows(self, index: Any) -> Array:
         slopes = (self.X[index].toarray() - self.shift) * self.scale

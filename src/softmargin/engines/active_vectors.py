@@ -49,15 +49,24 @@ class KernelData:
 
 @dataclass(frozen=True)
 class LengthScale:
-    """A length scale with prior ``log length ~ N(log start, spread^2)``; ``kernel`` gives the matrix for a length."""
+    """A length scale with prior ``log length ~ N(log middle, spread^2)``; ``kernel`` gives the matrix for a length.
+
+    Chains begin at ``start``, or in the middle.
+    """
 
     kernel: Callable[[float], Array]
-    start: float
+    middle: float
     spread: float = 0.5
+    start: float | None = None
+
+    @property
+    def first(self) -> float:
+        """Where chains begin."""
+        return self.middle if self.start is None else self.start
 
     def log_prior(self, length: float) -> float:
         """Log density of the logarithm of the length, up to a constant."""
-        return -0.5 * (math.log(length / self.start) / self.spread) ** 2
+        return -0.5 * (math.log(length / self.middle) / self.spread) ** 2
 
 
 class ActiveChain(NamedTuple):
@@ -204,7 +213,7 @@ class ActiveGibbs:
             check_whole_weights(self.loss, model.c)
             s = model.y[model.row] * np.abs(rng.standard_normal(len(model.row)))
         x, L = np.zeros(len(G)), np.eye(len(G))
-        start = math.nan if self.length is None else self.length.start
+        start = math.nan if self.length is None else self.length.first
         f, counts = np.zeros(n), np.zeros((3, 2), dtype=int)
         return ActiveChain(model.K, index, G, R, L, x, L, s, f, x, eta, g, start, -1.0, math.nan, counts)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.designs.base import Array
+from softmargin.designs.dense import Dense
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.execution.blocks import Blocks
@@ -37,7 +38,7 @@ class Near(NamedTuple):
 
 def many_rows(model: Model) -> bool:
     """Whether there are so many rows, and of such a kind, that a subsample of them is a good start."""
-    plain = hasattr(model.blocks.design, "pick") and not isinstance(model.blocks.still, np.ndarray)
+    plain = isinstance(model.blocks.design, Dense) and not isinstance(model.blocks.still, np.ndarray)
     sharp = hasattr(model.loss, "box") and model.dimension == model.size
     return plain and sharp and len(model.y) >= 2 * max(_ROWS, _RATIO * model.size)
 
@@ -67,11 +68,11 @@ def thinned(model: Model, rows: int | None = None) -> Model:
     return few.with_weight(few.c * (n / len(few.y)))
 
 
-def approach(model: Model, penalty: Penalty) -> tuple[Near, Normal]:
+def approach(model: Model, penalty: Penalty, *, sharper: int = _SHARPER) -> tuple[Near, Normal]:
     """Coefficients near the mode, and the curvature there.
 
-    They come from subsamples, then from gradients of all rows with a subsample's curvature, then from Newton steps with
-    the curvature of all rows near the margin.
+    They come from subsamples, then from gradients of all rows with a subsample's curvature, then from ``sharper``
+    Newton steps with the curvature of all rows near the margin.
     """
     small = thinned(model)
     rows = len(small.y)
@@ -90,7 +91,7 @@ def approach(model: Model, penalty: Penalty) -> tuple[Near, Normal]:
             near, _ = _step(model, penalty, near, tau, q)
             if float(np.abs(near.f - last).mean()) < 0.5 * tau:
                 break
-    for _ in range(_SHARPER):
+    for _ in range(sharper):
         tau *= 0.4
         near, q = _step(model, penalty, near, tau)
     return near, q

@@ -77,6 +77,9 @@ class CavityAverage:
         """Draw fresh latents at the chain's present point and take every row out in turn."""
         model, precision = self.model, chain.prior.precision
         gamma = getattr(chain, "gamma", None)
+        if gamma is not None and not gamma.any():  # an empty model: every predictor is zero
+            self.count += 1
+            return
         if gamma is not None and not gamma.all():  # coefficients that are out take no part
             lead = int(model.blocks.design.intercept)
             design = model.blocks.design.take(np.flatnonzero(gamma[lead:]))

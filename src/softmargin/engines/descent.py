@@ -18,9 +18,10 @@ from softmargin.engines.penalty import Penalty
 __all__ = ["Descent", "mode_engine"]
 
 _ROUNDS = 30  # rounds of sweeps at most
-_SWEEPS = 10  # sweeps of a round, before the multipliers inside their box move together
+_FIRST, _SWEEPS = 30, 10  # sweeps of the first round and of others; then the multipliers inside their box move together
 _INNER = 200  # conjugate-gradient iterations of that move at most
-_CLOSER = 1e-6  # what it leaves of the squared residual
+_CLOSER = 1e-4  # what it leaves of the squared residual at least
+_CLOSEST = 1e-13  # and where no multiplier would leave its box
 _MARGIN = 1e-6  # distance from the margin within which a row of an earlier mode was on it
 _SHORT = 1e-4  # rows on the margin that fall short of it by no more are close enough to be lifted
 _SEED = 11
@@ -57,15 +58,14 @@ class Descent(Newton):
     def _rounds(self, model: Model, penalty: Penalty, rows: _Rows, g: Array, base: float) -> ActiveSet:
         """Joint moves and sweeps in turn; the best point that they pass."""
         rng = np.random.Generator(np.random.Philox(_SEED))
-        best = rows.point(model, penalty, g, base)
+        best, sweeps = rows.point(model, penalty, g, base), 0 if g.any() else _FIRST
         for _ in range(_ROUNDS):
-            g = rows.moved(g, base)
-            point = rows.point(model, penalty, g, base)
-            best = min(best, point, key=lambda point: point.certificate.gap)
+            g = g.copy()
+            base = rows.swept(g, base, [rng.permutation(len(g)) for _ in range(sweeps)])
+            g, sweeps = rows.moved(g, base), _SWEEPS
+            best = min(best, rows.point(model, penalty, g, base), key=lambda point: point.certificate.gap)
             if best.certificate.gap <= self.gap:
                 break
-            g = g.copy()
-            base = rows.swept(g, base, [rng.permutation(len(g)) for _ in range(_SWEEPS)])
         return best
 
 
@@ -132,23 +132,11 @@ class _Rows(NamedTuple):
         if not len(inside):
             return g
         slope = self.products(g, everything) + self.y * (self.keep * base) - 1.0
-        r = np.zeros_like(g)
-        r[inside] = -slope[inside]
-        d, p, goal = np.zeros_like(g), r / self.size, _CLOSER * float(r @ (r / self.size))
-        rz = float(r @ p)
-        for _ in range(_INNER):
-            ahead = self.products(p, inside)
-            bend = float(p @ ahead)
-            if bend <= 1e-14 * float(self.size @ (p * p)):  # more rows than directions: sweeps settle the rest
-                break
-            step = rz / bend
-            d += step * p
-            r = r - step * ahead
-            new = float(r @ (r / self.size))
-            if new <= goal:
-                break
-            p = r / self.size + (new / rz) * p
-            rz = new
+        X, d = self.X, np.zeros_like(g)
+        d[inside] = _towards(
+            X.data, X.indices, X.indptr, self.y, self.along, self.size, self.square + self.rho, inside, slope[inside],
+            g[inside], self.top[inside], np.zeros(X.shape[1]), np.zeros((4, len(inside))),
+        )  # fmt: skip
         length = 1.0
         for _ in range(12):  # the change of the dual is a quadratic: its value along the clipped path decides
             ahead = np.clip(g + length * d, 0.0, self.top)
@@ -175,7 +163,7 @@ class _Rows(NamedTuple):
         return min(found, lifted, key=lambda point: point.certificate.gap)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _sweep(
     data: Any,
     indices: Any,
@@ -209,7 +197,7 @@ def _sweep(
     totals[0], totals[1] = total, crossed
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _products(
     data: Any,
     indices: Any,
@@ -234,3 +222,66 @@ def _products(
         for s in range(indptr[i], indptr[i + 1]):
             product += data[s] * sums[indices[s]]
         out[i] = product - total * along[i] + y[i] * (total * constant - crossed)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def _towards(
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    y: Any,
+    along: Any,
+    size: Any,
+    constant: float,
+    index: Any,
+    slope: Any,
+    g: Any,
+    top: Any,
+    sums: Any,
+    work: Any,
+) -> Any:
+    """The move of the multipliers of the rows ``index`` that makes their slopes zero, by conjugate gradients.
+
+    It ends early where it has become clear enough that a multiplier would leave its box [0, top].
+    """
+    d, r, p, ahead = work
+    rz = 0.0
+    for k in range(len(index)):
+        r[k] = -slope[k]
+        p[k] = r[k] / size[index[k]]
+        rz += r[k] * p[k]
+    goal, last = _CLOSER * rz, _CLOSEST * rz
+    for _ in range(_INNER):
+        sums[:] = 0.0
+        total, crossed, bend, length = 0.0, 0.0, 0.0, 0.0
+        for k in range(len(index)):
+            i = index[k]
+            for s in range(indptr[i], indptr[i + 1]):
+                sums[indices[s]] += p[k] * data[s]
+            total += y[i] * p[k]
+            crossed += along[i] * p[k]
+        for k in range(len(index)):
+            i = index[k]
+            product = 0.0
+            for s in range(indptr[i], indptr[i + 1]):
+                product += data[s] * sums[indices[s]]
+            ahead[k] = product - total * along[i] + y[i] * (total * constant - crossed)
+            bend += p[k] * ahead[k]
+            length += size[i] * p[k] * p[k]
+        if bend <= 1e-14 * length:  # more rows than directions: sweeps settle the rest
+            break
+        step, new = rz / bend, 0.0
+        for k in range(len(index)):
+            d[k] += step * p[k]
+            r[k] -= step * ahead[k]
+            new += r[k] * r[k] / size[index[k]]
+        if new <= goal:
+            leaves = False
+            for k in range(len(index)):
+                leaves = leaves or not 0.0 <= g[k] + d[k] <= top[k]
+            if leaves or new <= last:
+                break
+        for k in range(len(index)):
+            p[k] = r[k] / size[index[k]] + (new / rz) * p[k]
+        rz = new
+    return d

@@ -28,6 +28,7 @@ class Spectrum(NamedTuple):
     X: Array
     values: Array
     dual: Array
+    sums: Array  # of the columns of X
 
     @classmethod
     def of(cls, K: Array) -> Spectrum:
@@ -35,7 +36,8 @@ class Spectrum(NamedTuple):
         values, U = np.linalg.eigh(K)
         seen = values > _RANK * values[-1]
         values, U = values[seen], U[:, seen]
-        return cls(np.ascontiguousarray(U * np.sqrt(values)), values, U / np.sqrt(values))
+        X = np.ascontiguousarray(U * np.sqrt(values))
+        return cls(X, values, U / np.sqrt(values), X.sum(0))
 
 
 class FullChain(NamedTuple):
@@ -95,14 +97,13 @@ class FullGibbs:
 
     def _draw_equal(self, rng: np.random.Generator, w: Array, b: Array, eta: float, g: float) -> tuple[float, Array]:
         """u with a integrated out, then the independent entries of a."""
-        X, values = self.spectrum.X, self.spectrum.values
-        level, precision = w[0], w[0] * values + g
-        ones, linear = level * X.sum(0), b @ X
+        level, precision = w[0], w[0] * self.spectrum.values + g
+        ones, linear = level * self.spectrum.sums, b @ self.spectrum.X
         information = level * len(b) + eta - float(ones @ (ones / precision))
         u = (b.sum() - float(ones @ (linear / precision))) / information + rng.standard_normal() / math.sqrt(
             information
         )
-        return u, (linear - u * ones) / precision + rng.standard_normal(len(values)) / np.sqrt(precision)
+        return u, (linear - u * ones) / precision + rng.standard_normal(len(precision)) / np.sqrt(precision)
 
     def _draw(self, rng: np.random.Generator, w: Array, b: Array, eta: float, g: float) -> tuple[float, Array]:
         """u and a from the factor of their joint precision."""

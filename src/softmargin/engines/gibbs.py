@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.designs.base import Array
+from softmargin.engines.axis_moves import Axes, axes_for
 from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
 from softmargin.execution.blocks import Cell
@@ -31,16 +32,18 @@ class Chain(NamedTuple):
     prior: PriorState
     mean: Array  # conditional mean of the last draw, for Rao-Blackwell averages
     loglik: float
+    axes: Axes | None = None  # along which the coefficients also move, where there are any
 
 
 @dataclass(frozen=True)
 class Gibbs:
     """Several chains of the data-augmentation sampler, one sweep of each a step.
 
-    A sweep: (1) scale move, beta -> g beta, and (2) interweaving of a learned scale, and of each part's own where a
-    prior has parts, by slice sampling on the posterior with all latents integrated out; (3) prior variables given beta,
-    scale first, local variables after; (4) row latents given beta, turned at once into the weighted Gram; (5) beta
-    given everything, as one block.
+    A sweep: (1) moves of beta along the axes of the variational fit, or where these cannot be had along itself,
+    beta -> g beta, and (2) interweaving of a learned scale, and of each part's own where a prior has parts, by slice
+    sampling on the posterior with all latents integrated out; (3) prior variables given beta, scale first, local
+    variables after; (4) row latents given beta, turned at once into the weighted Gram; (5) beta given everything, as
+    one block.
     The order printed in the papers (local variables before the scale, with the local ones stale) is not invariant.
 
     Parameters
@@ -48,7 +51,7 @@ class Gibbs:
     chains : int
         Number of chains.
     scale_moves : bool
-        Whether to make moves (1) and (2).
+        Whether to make moves (1) and (2). Without them the sampler is that of Polson and Scott.
     """
 
     chains: int = 4
@@ -58,7 +61,9 @@ class Gibbs:
 
     def init(self, model: Model) -> tuple[Chain, ...]:
         """Start every chain from its own draw: rows at N(0, 1) predictors, prior scale spread around its start."""
-        return tuple(model.blocks.parallel(lambda k: self._start(model, k), range(self.chains)))
+        axes = axes_for(model) if self.scale_moves else None
+        starts = model.blocks.parallel(lambda k: self._start(model, k), range(self.chains))
+        return tuple(starts if axes is None else (start._replace(axes=axes) for start in starts))
 
     def step(self, model: Model, state: tuple[Chain, ...], iteration: int) -> tuple[tuple[Chain, ...], Info]:
         """One sweep of every chain; chains run on the threads, and do not depend on how."""
@@ -84,13 +89,17 @@ class Gibbs:
         beta, f, prior = chain.beta, chain.f, chain.prior
         if self.scale_moves:
             rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
-            beta, f = _scale_move(model, rng, beta, f, prior)
+            if chain.axes is not None and chain.axes.serve(model):
+                beta, f = chain.axes.move(model, rng, beta, f, prior)
+            else:
+                beta, f = _scale_move(model, rng, beta, f, prior)
             beta, f, prior = _interweave(model, rng, beta, f, prior)
             for part in getattr(model.prior, "parts", ()):
                 beta, f, prior = _interweave_part(model, rng, part, beta, f, prior)
         rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
         prior = model.prior.draw(rng, prior, beta)
-        return self._coefficients(model, f, prior, k, iteration)
+        new = self._coefficients(model, f, prior, k, iteration)
+        return new if chain.axes is None else new._replace(axes=chain.axes)
 
     def _coefficients(self, model: Model, f: Array, prior: PriorState, k: int, iteration: int) -> Chain:
         """Steps 4 and 5: latents cell by cell, then the coefficients."""

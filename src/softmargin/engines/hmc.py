@@ -14,7 +14,6 @@ from scipy.special import ndtr, ndtri
 from softmargin.designs.base import Array
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.gibbs import _interweave, _scale_move
-from softmargin.engines.hmc_kernels import stretch
 from softmargin.engines.hmc_rows import Motion, Outcome, Point, Rows, Trajectory, rows_for
 from softmargin.engines.hmc_scale import SharedPrior, shared_prior
 from softmargin.engines.loop import Info, run
@@ -28,6 +27,7 @@ _QUARTER = 0.5 * math.pi  # the angle after which a Gaussian has forgotten where
 _ANGLES = (1.1, 1.5)  # range of trajectories, in quarters: longer ones help means, and cost tails and lengths
 _SHORT = 0.1  # share of trajectories cut at random, which leave rough spots that long ones bounce off
 _AHEAD = 32  # transitions whose random numbers are drawn together
+_SMALL = 2e7  # products of one transition up to which the whole stretch is made in one call
 _PILOTS, _ROUNDS, _ROUND = 8, 4, 10  # chains, rounds and transitions that find the number of steps
 _MOST_STEPS = 64
 _ORDER = 1.4  # the error of a trajectory falls like steps^-1.4, the hinge being kinked
@@ -41,7 +41,6 @@ class Plan(NamedTuple):
     rows: Rows
     root: Array  # of the covariance of the reference
     centre: Array
-    origin: Array  # whitened centre
     shared: SharedPrior
     gram: tuple[Array, Array] | None  # X'KX and X'b of the fit, where chains move given their local precisions
     learned: bool
@@ -61,10 +60,14 @@ class Tally(NamedTuple):
     idle: Array
     longest: Array
 
-    def counted(self, moved: Outcome) -> Tally:
-        """With one more transition."""
-        idle = (self.idle + 1.0) * ~moved.accept
-        return Tally(self.moves + 1, self.acceptance + moved.probability, idle, np.maximum(self.longest, idle))
+    def counted(self, moved: list[Outcome]) -> list[Tally]:
+        """After each of some transitions."""
+        accept, t = np.array([outcome.accept for outcome in moved]), np.arange(1, len(moved) + 1)
+        acceptance = self.acceptance + np.cumsum([outcome.probability for outcome in moved], axis=0)
+        last = np.maximum.accumulate(np.where(accept, t[:, None], 0), axis=0)
+        idle = t[:, None] - last + np.where(last == 0, self.idle, 0.0)
+        longest = np.maximum(self.longest, np.maximum.accumulate(idle, axis=0))
+        return [Tally(self.moves + int(k), *row) for k, *row in zip(t, acceptance, idle, longest, strict=True)]
 
 
 class Noise(NamedTuple):
@@ -76,6 +79,31 @@ class Noise(NamedTuple):
     uniform: Array  # decides
     stretch: Array  # moves of log |beta|
     stretch_uniform: Array
+
+
+class Ahead(NamedTuple):
+    """Transitions made before they are asked for, and what they were made from."""
+
+    plan: Plan
+    motion: Motion
+    noise: Noise
+    first: int
+    moved: list[Outcome]
+    tallies: list[Tally]
+    objectives: list[float]
+
+    @classmethod
+    def made(cls, state: HMCState, point: Point, motion: Motion, noise: Noise, path: Trajectory, first: int) -> Ahead:
+        """Make transitions from a point."""
+        moved = state.plan.rows.transitions(point, motion, path)
+        objectives = np.mean([outcome.point.loglik for outcome in moved], axis=1).tolist()
+        return cls(state.plan, motion, noise, first, moved, state.tally.counted(moved), objectives)
+
+    def serves(self, state: HMCState, noise: Noise, iteration: int) -> bool:
+        """Whether they go on from here."""
+        at = iteration - self.first
+        same = self.plan is state.plan and self.motion is state.motion and self.noise is noise
+        return same and 0 < at < len(self.moved) and self.moved[at - 1].point is state.point
 
 
 class _Integrated:
@@ -102,14 +130,39 @@ class _Integrated:
         return prior.draw(self._rng(1), prior.start(), self._state.point.beta[self._k]).precision
 
 
-class HMCChain(NamedTuple):
+class HMCChain:
     """Where one chain stands, in the form of the other samplers."""
 
-    beta: Array
-    f: Array
-    prior: Any
-    mean: Array  # expectation of the draw over its acceptance
-    loglik: float
+    def __init__(self, state: HMCState, k: int):
+        self._state, self._k = state, k
+
+    @property
+    def beta(self) -> Array:
+        """Coefficients."""
+        beta: Array = self._state.point.beta[self._k]
+        return beta
+
+    @property
+    def mean(self) -> Array:
+        """Expectation of the draw over its acceptance."""
+        mean: Array = self._state.mean[self._k]
+        return mean
+
+    @property
+    def loglik(self) -> float:
+        """Log pseudo-likelihood."""
+        return float(self._state.point.loglik[self._k])
+
+    @cached_property
+    def f(self) -> Array:
+        """Linear predictors."""
+        return self._state.model.blocks.matvec(self.beta)
+
+    @cached_property
+    def prior(self) -> Any:
+        """State of the prior, its integrated variables drawn."""
+        given = self._state.plan.gram is not None
+        return self._state.priors[self._k] if given else _Integrated(self._state, self._k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +178,16 @@ class HMCState:
     tally: Tally
     noise: Noise
     iteration: int = 0
+    ahead: Ahead | None = None
 
     def __len__(self) -> int:
         return len(self.priors)
 
     def __getitem__(self, k: int) -> HMCChain:
-        return list(self)[k]
+        return HMCChain(self, range(len(self))[k])
 
     def __iter__(self) -> Iterator[HMCChain]:
-        given, point = self.plan.gram is not None, self.point
-        columns = zip(point.beta, point.f, self.mean, point.loglik.tolist(), strict=True)
-        for k, (beta, f, mean, loglik) in enumerate(columns):
-            yield HMCChain(beta, f, self.priors[k] if given else _Integrated(self, k), mean, loglik)
+        return (HMCChain(self, k) for k in range(len(self)))
 
 
 @dataclass(frozen=True)
@@ -178,8 +229,7 @@ class HMC:
             gram = model.blocks.gram(fit.message.w, fit.message.b)
         shared, precision = found
         root = shared.widened(fit.q.root, fit.q.mean, fit.q.var)
-        origin = np.linalg.lstsq(root, fit.q.mean)[0]
-        plan = Plan(rows_for(model, fit.v), root, fit.q.mean, origin, shared, gram, learned)
+        plan = Plan(rows_for(model, fit.v, fit.f), root, fit.q.mean, shared, gram, learned)
         prior = prior._replace(precision=precision)
         return _start(model, _tuned(model, plan, prior), prior, self.chains)
 
@@ -189,12 +239,22 @@ class HMC:
         noise = _noise(model, state.noise, iteration, point.q.shape, Purpose.COEFFICIENTS)
         if plan.gram is not None:
             point, motion, priors = self._prior_moves(model, state, iteration + 1)
-        elif plan.learned and self.scale_moves:
-            point = _stretched(model, plan, motion, point, noise, iteration % _AHEAD)
-        moved = _transition(plan, motion, point, noise, iteration % _AHEAD)
-        tally = state.tally.counted(moved)
-        new = HMCState(model, plan, moved.point, moved.mean, motion, priors, tally, noise, iteration + 1)
-        return new, Info(float(moved.point.loglik.sum()) / len(priors), math.inf)
+        ahead = state.ahead
+        if ahead is None or not ahead.serves(state, noise, iteration):
+            path = self._path(model, plan, noise, iteration % _AHEAD)
+            ahead = Ahead.made(state, point, motion, noise, path, iteration)
+        at = iteration - ahead.first
+        point, mean = ahead.moved[at][:2]
+        new = HMCState(model, plan, point, mean, motion, priors, ahead.tallies[at], noise, iteration + 1, ahead)
+        return new, Info(ahead.objectives[at], math.inf)
+
+    def _path(self, model: Model, plan: Plan, noise: Noise, at: int) -> Trajectory:
+        """The next transition, or all that are left of the stretch where they are short and need nothing else."""
+        n, p = model.blocks.design.shape
+        alone = plan.gram is not None or plan.steps * self.chains * n * p > _SMALL
+        return _path(
+            plan, noise, at, at + 1 if alone else _AHEAD, plan.gram is None and plan.learned and self.scale_moves
+        )
 
     def diagnostics(self, state: HMCState) -> dict[str, Array]:
         """Per chain the mean acceptance, the longest run of rejections and whether that is too long; steps."""
@@ -213,7 +273,8 @@ class HMC:
         serial, plan, point = model.serial(), state.plan, state.point
 
         def move(k: int) -> tuple[Array, PriorState]:
-            beta, f, prior = point.beta[k], point.f[k], state.priors[k]
+            beta, prior = point.beta[k], state.priors[k]
+            f = serial.blocks.matvec(beta)
             if self.scale_moves:
                 rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
                 beta, f = _scale_move(serial, rng, beta, f, prior)
@@ -237,7 +298,12 @@ def _motion(model: Model, plan: Plan, priors: tuple[PriorState, ...]) -> Motion:
         gaussians += gaussians[:1]  # one more: a single Gaussian would be taken for that of all chains
         root, centre = np.stack([g.root for g in gaussians]), np.stack([g.mean for g in gaussians])
     spread = np.sqrt(np.einsum("ij,ij->i", plan.root, plan.root))
-    return Motion(D, plan.shared, spread, root, centre)
+    origin = plan.centre
+    if plan.learned:
+        origin = np.asarray(np.linalg.lstsq(plan.root, plan.centre)[0], dtype=np.float64)
+    return Motion(
+        D, plan.shared, spread, root, np.ascontiguousarray(root[0].T), centre, origin, model.dimension
+    )  # fmt: skip
 
 
 def _whitened(plan: Plan, motion: Motion, beta: Array, k: int) -> Array:
@@ -247,22 +313,11 @@ def _whitened(plan: Plan, motion: Motion, beta: Array, k: int) -> Array:
     return motion.root[k].T @ (plan.gram[0] @ off + motion.precision[k] * off)
 
 
-def _stretched(model: Model, plan: Plan, motion: Motion, point: Point, noise: Noise, at: int) -> Point:
-    """A far move of the length of beta, which separable data with a learned scale need."""
-    t, accept = noise.stretch[at], np.empty(len(point.q), dtype=bool)
-    ahead = plan.rows.loglik(np.exp(t)[:, None] * point.f)
-    chance, prior = noise.stretch_uniform[at], motion.shared.form
-    stretch(point.beta, point.loglik, ahead, t, chance, model.dimension, motion.precision, prior, accept)
-    if not accept.any():
-        return point
-    g = np.where(accept, np.exp(t), 1.0)[:, None]
-    return plan.rows.point(g * point.q + (g - 1.0) * plan.origin, g * point.beta, plan.kappa)
-
-
-def _transition(plan: Plan, motion: Motion, point: Point, noise: Noise, at: int) -> Outcome:
-    """One trajectory of every chain with the given random numbers."""
-    path = Trajectory(noise.momentum[at], noise.theta[at], noise.uniform[at], plan.steps, plan.kappa)
-    return plan.rows.transition(point, motion, path)
+def _path(plan: Plan, noise: Noise, first: int, stop: int, stretches: bool) -> Trajectory:
+    """A few transitions of a stretch."""
+    at, none = slice(first, stop), np.empty((0, 0))
+    far = (noise.stretch[at], noise.stretch_uniform[at]) if stretches else (none, none)
+    return Trajectory(noise.momentum[at], noise.theta[at], noise.uniform[at], *far, plan.steps, plan.kappa)
 
 
 def _noise(
@@ -305,27 +360,24 @@ def _tuned(model: Model, plan: Plan, prior: PriorState) -> Plan:
     point = state.point
     for number in range(_ROUNDS):
         noise = _noise(model, None, number * _AHEAD, point.q.shape, Purpose.START, cell=1)
-        acceptance = 0.0
-        for at in range(_ROUND):
-            moved = _transition(plan, state.motion, point, noise, at)
-            point = moved.point
-            acceptance += float(moved.probability.mean()) / _ROUND
-        plan = plan._replace(steps=_best_steps(model, plan.steps, acceptance))
+        moved = plan.rows.transitions(point, state.motion, _path(plan, noise, 0, _ROUND, False))
+        point = moved[-1].point
+        acceptance = float(np.mean([outcome.probability for outcome in moved]))
+        plan = plan._replace(steps=_best_steps(plan, len(model.y), acceptance))
         point = plan.rows.point(point.q, point.beta, plan.kappa)  # another width of smoothing
     return plan
 
 
-def _best_steps(model: Model, steps: int, acceptance: float) -> int:
+def _best_steps(plan: Plan, rows: int, acceptance: float) -> int:
     """The number of steps with the most acceptance squared for its cost.
 
-    Acceptance is ``2 Phi(-d/2)`` with d falling like steps^-1.4. A transition costs its steps and a share that does
-    not depend on them: calls for small problems, the exact density for large ones.
+    Acceptance is ``2 Phi(-d/2)`` with d falling like steps^-1.4. A transition costs its steps, which see the rows that
+    move, and a share that does not depend on them: calls, and the exact density of all rows.
     """
-    d = -2.0 * float(ndtri(0.5 * min(max(acceptance, 0.01), 0.995)))
-    n, p = model.blocks.design.shape
-    product = 2e-4 * n * p  # microseconds
-    overhead = (40.0 + product) / (4.0 + product)
+    d, steps = -2.0 * float(ndtri(0.5 * min(max(acceptance, 0.01), 0.995))), plan.steps
+    product = 2e-4 * len(plan.root)  # microseconds a row
+    share = (8.0 + product * rows) / (1.0 + product * plan.rows.moving)
     low, high = max(1, math.ceil(0.4 * steps)), min(_MOST_STEPS, math.ceil(2.5 * steps))
     candidates = np.arange(low, high + 1)
     expected = 2.0 * ndtr(-0.5 * d * (steps / candidates) ** _ORDER)
-    return int(candidates[np.argmax(expected**2 / (candidates + overhead))])
+    return int(candidates[np.argmax(expected**2 / (candidates + share))])

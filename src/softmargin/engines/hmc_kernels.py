@@ -16,17 +16,17 @@ __all__ = [
     "LOT",
     "decide",
     "finish",
+    "journey",
     "leap",
-    "line_loglik",
+    "longer",
     "predict",
     "pulls",
     "ramp",
-    "stretch",
-    "transition",
 ]
 
 LOT = 4
-BLOCK = 256  # rows of a block: products of this size skip the packing that large products need
+BLOCK = 256  # rows of a block, at most: products of this size skip the packing that large products need
+_FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered, which lets them vectorise; NaN and inf keep their sense
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -43,18 +43,33 @@ def ramp(f: Any, kink: Any, slope: Any, left: Any, jump: Any, sharp: Any) -> Non
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _pull(beta: Any, X: Any, kink: Any, slope: Any, left: Any, jump: Any, sharp: Any, total: Any) -> None:
-    """Score of the rows in the coefficients of one lot, smoothed, in single precision."""
-    narrow = beta.astype(X.dtype)
-    f = np.empty((LOT, X.shape[2]), X.dtype)
-    part, whole = np.empty((X.shape[1], LOT), X.dtype), np.zeros((X.shape[1], LOT), X.dtype)
+def _pull(beta: Any, base: Any, X: Any, ramps: Any, sharp: Any, work: Any, total: Any) -> None:
+    """Score of the rows in the coefficients of one lot, smoothed, in single precision; ``base`` is of other rows."""
+    kink, slope, left, jump = ramps
+    narrow, f, part, whole = work
+    narrow[:] = beta
     sharp = X.dtype.type(sharp)
     for b in range(len(X)):
         np.dot(narrow, X[b], f)
         ramp(f, kink[b], slope[b], left[b], jump[b], sharp)
-        np.dot(X[b], f.T, part)
-        whole += part
-    total[:] = whole.T
+        if b == 0:
+            np.dot(X[b], f.T, whole)
+        else:
+            np.dot(X[b], f.T, part)
+            whole += part
+    for k in range(LOT):
+        for j in range(len(base)):
+            total[k, j] = base[j] + whole[j, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _room(X: Any) -> Any:
+    """What ``_pull`` works in."""
+    p, rows = X.shape[1:]
+    return (
+        np.empty((LOT, p), X.dtype), np.empty((LOT, rows), X.dtype),
+        np.empty((p, LOT), X.dtype), np.empty((p, LOT), X.dtype),
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -99,21 +114,24 @@ def _multiplier(energy: float, table: Any, grid: Any) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def finish(q: Any, r: Any, pull: Any, beta: Any, precision: Any, prior: Any, width: Any, root: Any, size: Any) -> None:
+def finish(
+    q: Any, r: Any, pull: Any, beta: Any, precision: Any, prior: Any, width: Any, root: Any, size: Any, work: Any
+) -> None:
     """Kick: ``r += size (q + root'(pull + score of the prior))``, all that the rotation leaves out.
 
     The sign in the score of |beta| is smoothed to ``clip(beta / width, -1, 1)``; ``root`` serves all chains or is one
-    each.
+    each; ``work`` has room for one number a coefficient and one a coordinate.
     """
     quadratic, linear, table, grid = prior
-    g = np.empty_like(beta)
+    g, out = work
     for k in range(len(q)):
-        rho = _multiplier(_energy(beta[k], quadratic, linear), table, grid)
+        rho = table[0, 0] if len(table) == 1 else _multiplier(_energy(beta[k], quadratic, linear), table, grid)
         for j in range(beta.shape[1]):
             b = beta[k, j]
-            slope = quadratic[j] * b + linear[j] * min(max(b / width[j], -1.0), 1.0)
-            g[k, j] = pull[k, j] - precision[k, j] * b - rho * slope
-    out = np.empty_like(q)
+            sign = b / width[j]
+            sign = sign if sign > -1.0 else -1.0
+            sign = sign if sign < 1.0 else 1.0
+            g[k, j] = pull[k, j] - precision[k, j] * b - rho * (quadratic[j] * b + linear[j] * sign)
     if len(root) == 1:
         np.dot(g, root[0], out)
     else:
@@ -126,20 +144,25 @@ def finish(q: Any, r: Any, pull: Any, beta: Any, precision: Any, prior: Any, wid
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def leap(
-    q: Any, r: Any, pull: Any, beta: Any, precision: Any, prior: Any, width: Any, root: Any, centre: Any, size: Any,
-    angle: Any,
+    q: Any, r: Any, pull: Any, beta: Any, precision: Any, prior: Any, width: Any, root: Any, turned: Any, centre: Any,
+    size: Any, turn: Any, work: Any,
 ) -> None:  # fmt: skip
-    """A kick, then the rotation of (q, r) that the Gaussian reference makes, and the coefficients there."""
-    finish(q, r, pull, beta, precision, prior, width, root, size)
+    """A kick, then the rotation of (q, r) that the Gaussian reference makes, and the coefficients there.
+
+    ``turn`` holds the cosine and the sine of every chain's angle, ``turned`` is the transpose of the first root.
+    """
+    finish(q, r, pull, beta, precision, prior, width, root, size, work)
     for k in range(len(q)):
-        cos, sin = np.cos(angle[k]), np.sin(angle[k])
+        cos, sin = turn[0, k], turn[1, k]
         for j in range(q.shape[1]):
             position, momentum = q[k, j], r[k, j]
             q[k, j] = position * cos + momentum * sin
             r[k, j] = momentum * cos - position * sin
     if len(root) == 1:
-        np.dot(q, root[0].T, beta)
-        beta += centre[0]
+        np.dot(q, turned, beta)
+        for k in range(len(q)):
+            for j in range(beta.shape[1]):
+                beta[k, j] += centre[0, j]
     else:
         for k in range(len(q)):
             beta[k] = np.dot(root[k], q[k]) + centre[k]
@@ -162,30 +185,16 @@ def decide(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def stretch(
-    beta: Any, loglik: Any, ahead: Any, t: Any, uniform: Any, dimension: int, precision: Any, prior: Any, accept: Any
-) -> None:
-    """Metropolis on ``beta -> e^t beta`` of every chain, with likelihoods ``loglik`` here and ``ahead`` there."""
+def longer(beta: Any, t: float, gain: float, dimension: int, precision: Any, prior: Any) -> float:
+    """Probability of accepting ``beta -> e^t beta`` where that adds ``gain`` to the log pseudo-likelihood."""
     quadratic, linear, table, grid = prior
-    for k in range(len(beta)):
-        there = np.exp(t[k]) * beta[k]
-        change = ahead[k] - loglik[k] + dimension * t[k]
-        change += _evidence(_energy(there, quadratic, linear), table, grid)
-        change -= _evidence(_energy(beta[k], quadratic, linear), table, grid)
-        for j in range(beta.shape[1]):
-            change += 0.5 * precision[k, j] * (beta[k, j] * beta[k, j] - there[j] * there[j])
-        accept[k] = uniform[k] < np.exp(min(change, 0.0))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def line_loglik(f: Any, kink: Any, left: Any, jump: Any, top: Any, loglik: Any) -> None:
-    """Log pseudo-likelihood of two lines for given predictors."""
-    for k in range(len(f)):
-        total = 0.0
-        for i in range(f.shape[1]):
-            past = f[k, i] - kink[i]
-            total += top[i] + (left[i] if past < 0.0 else left[i] + jump[i]) * past
-        loglik[k] = total
+    there = np.exp(t) * beta
+    change = gain + dimension * t
+    change += _evidence(_energy(there, quadratic, linear), table, grid)
+    change -= _evidence(_energy(beta, quadratic, linear), table, grid)
+    for j in range(len(beta)):
+        change += 0.5 * precision[j] * (beta[j] * beta[j] - there[j] * there[j])
+    return np.exp(change) if change < 0.0 else 1.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -197,78 +206,113 @@ def _fill(values: Any, first: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def pulls(beta: Any, X: Any, kink: Any, slope: Any, left: Any, jump: Any, sharp: float, out: Any) -> None:
+def pulls(beta: Any, base: Any, X: Any, ramps: Any, sharp: float, out: Any) -> None:
     """Smoothed score of the rows for every chain."""
-    b, g = np.empty((LOT, beta.shape[1])), np.empty((LOT, beta.shape[1]))
+    b, g, work = np.empty((LOT, beta.shape[1])), np.empty((LOT, beta.shape[1])), _room(X)
     for first in range(0, len(beta), LOT):
         _fill(beta, first, b)
-        _pull(b, X, kink, slope, left, jump, sharp, g)
+        _pull(b, base, X, ramps, sharp, work, g)
         for k in range(min(LOT, len(beta) - first)):
             out[first + k] = g[k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _lines(beta: Any, X: Any, kink: Any, left: Any, jump: Any, top: Any, f: Any, loglik: Any) -> None:
-    """Predictors of a lot in double precision, and the log pseudo-likelihood of two lines that cross at ``top``."""
-    n = f.shape[1]
-    block = np.empty((LOT, X.shape[2]))
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _lines(beta: Any, X: Any, lines: Any, block: Any, loglik: Any) -> None:
+    """Log pseudo-likelihood of a lot, of two lines a row that cross at ``top``, in double precision."""
+    kink, left, jump, top = lines
+    n = len(kink)
     loglik[:] = 0.0
     for t in range(len(X)):
         np.dot(beta, X[t], block)
         lo = t * X.shape[2]
         hi = min(n, lo + X.shape[2])
+        a, b, c, d = kink[lo:hi], left[lo:hi], jump[lo:hi], top[lo:hi]
         for k in range(LOT):
-            total = 0.0
-            for i in range(lo, hi):
-                value = block[k, i - lo]
-                f[k, i] = value
-                past = value - kink[i]
-                total += top[i] + (left[i] if past < 0.0 else left[i] + jump[i]) * past
+            f, total = block[k], 0.0
+            for i in range(len(a)):
+                past = f[i] - a[i]
+                total += d[i] + b[i] * past + c[i] * (past if past > 0.0 else 0.0)
             loglik[k] += total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def predict(beta: Any, X: Any, kink: Any, left: Any, jump: Any, top: Any, f: Any, loglik: Any) -> None:
-    """Predictors and log pseudo-likelihood of every chain."""
-    b, lot_f, lot_loglik = np.empty((LOT, beta.shape[1])), np.empty((LOT, f.shape[1])), np.empty(LOT)
+def predict(beta: Any, X: Any, lines: Any, loglik: Any) -> None:
+    """Log pseudo-likelihood of every chain."""
+    b, block, lot = np.empty((LOT, beta.shape[1])), np.empty((LOT, X.shape[2])), np.empty(LOT)
     for first in range(0, len(beta), LOT):
         _fill(beta, first, b)
-        _lines(b, X, kink, left, jump, top, lot_f, lot_loglik)
+        _lines(b, X, lines, block, lot)
         for k in range(min(LOT, len(beta) - first)):
-            f[first + k], loglik[first + k] = lot_f[k], lot_loglik[k]
+            loglik[first + k] = lot[k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def transition(
-    q: Any, beta: Any, f: Any, pull: Any, loglik: Any, mean: Any, probability: Any, accept: Any, normal: Any,
-    theta: Any, uniform: Any, steps: int, sharp: float, precision: Any, prior: Any, width: Any, root: Any, centre: Any,
-    wide: Any, lines: Any, X: Any, ramps: Any,
+def journey(
+    lo: int, hi: int, start: Any, path: Any, steps: int, sharp: float, motion: Any, width: Any, wide: Any, lines: Any,
+    base: Any, X: Any, ramps: Any, ends: Any, mean: Any, probability: Any, accept: Any,
 ) -> None:  # fmt: skip
-    """One trajectory of every chain, accepted or refused in place; ``mean`` is the average over the two outcomes."""
+    """Trajectories of chains lo..hi, one after another, each accepted or refused; lots go all the way in turn.
+
+    ``path`` holds random numbers (transition, chain, ...), ``motion`` the prior and the Gaussian to rotate, ``ends``
+    takes the points (transition, chain, ...) and ``mean`` their averages over the two outcomes.
+    """
+    normal, theta, uniform, far, far_uniform = path
+    precision, prior, root, turned, centre, origin, dimension = motion
+    q, beta, pull, loglik = start
     p, d, shared = beta.shape[1], q.shape[1], len(root) == 1
-    Q, R, B = np.empty((LOT, d)), np.empty((LOT, d)), np.empty((LOT, p))
-    G, D = np.empty((LOT, p)), np.empty((LOT, p))
-    F, end_loglik, angle = np.empty((LOT, f.shape[1])), np.empty(LOT), np.zeros(LOT)
+    q0, b0, g0, l0 = np.empty((LOT, d)), np.empty((LOT, p)), np.empty((LOT, p)), np.zeros(LOT)
+    Q, R, B, G, D = np.empty((LOT, d)), np.empty((LOT, d)), np.empty((LOT, p)), np.empty((LOT, p)), np.empty((LOT, p))
+    end, turn, size, block = np.empty(LOT), np.empty((2, LOT)), np.empty(LOT), np.empty((LOT, wide.shape[2]))
+    kick, room = (np.empty((LOT, p)), np.empty((LOT, d))), _room(X)
     own_root, own_centre = (root, centre) if shared else (np.zeros((LOT, p, d)), np.zeros((LOT, p)))
-    for first in range(0, len(q), LOT):
+    for first in range(lo, hi, LOT):
         here = min(LOT, len(q) - first)
-        for values, lot in ((q, Q), (normal, R), (beta, B), (pull, G), (precision, D)):
+        for values, lot in ((q, q0), (beta, b0), (pull, g0), (precision, D)):
             _fill(values, first, lot)
-        angle[:here] = theta[first : first + here] / steps
+        l0[:here] = loglik[first : first + here]
         if not shared:
             own_root[:here], own_centre[:here] = root[first : first + here], centre[first : first + here]
-        size = np.tan(0.5 * angle)
-        weight = size
-        for _ in range(steps):
-            leap(Q, R, G, B, D, prior, width, own_root, own_centre, weight, angle)
-            _pull(B, X, ramps[0], ramps[1], ramps[2], ramps[3], sharp, G)
-            weight = 2.0 * size
-        finish(Q, R, G, B, D, prior, width, own_root, size)
-        _lines(B, wide, lines[0], lines[1], lines[2], lines[3], F, end_loglik)
-        for k in range(here):
-            at = first + k
-            chance = decide(beta[at], normal[at], loglik[at], B[k], R[k], end_loglik[k], D[k], prior)
-            mean[at] = beta[at] + chance * (B[k] - beta[at])
-            probability[at], accept[at] = chance, uniform[at] < chance
-            if accept[at]:
-                q[at], beta[at], f[at], pull[at], loglik[at] = Q[k], B[k], F[k], G[k], end_loglik[k]
+        for t in range(len(normal)):
+            if len(far):  # a far move of the length of beta, which separable data with a learned scale need
+                B[:] = b0
+                for k in range(here):
+                    B[k] *= np.exp(far[t, first + k])
+                _lines(B, wide, lines, block, end)
+                moved = False
+                for k in range(here):
+                    move, at = far[t, first + k], first + k
+                    if far_uniform[t, at] < longer(b0[k], move, end[k] - l0[k], dimension, D[k], prior):
+                        q0[k] = np.exp(move) * q0[k] + (np.exp(move) - 1.0) * origin
+                        b0[k], l0[k], moved = B[k], end[k], True
+                if moved:
+                    _pull(b0, base, X, ramps, sharp, room, g0)
+            for k in range(LOT):
+                angle = theta[t, first + k] / steps if k < here else 0.0
+                turn[0, k], turn[1, k], size[k] = np.cos(angle), np.sin(angle), np.tan(0.5 * angle)
+            Q[:], B[:], G[:] = q0, b0, g0
+            _fill(normal[t], first, R)
+            for step in range(steps):
+                leap(Q, R, G, B, D, prior, width, own_root, turned, own_centre, size, turn, kick)
+                _pull(B, base, X, ramps, sharp, room, G)
+                if step == 0:
+                    size *= 2.0  # two half kicks at once
+            size *= 0.5
+            finish(Q, R, G, B, D, prior, width, own_root, size, kick)
+            _lines(B, wide, lines, block, end)
+            for k in range(here):
+                at = first + k
+                chance = decide(b0[k], normal[t, at], l0[k], B[k], R[k], end[k], D[k], prior)
+                probability[t, at], accept[t, at] = chance, uniform[t, at] < chance
+                for j in range(p):
+                    mean[t, at, j] = b0[k, j] + chance * (B[k, j] - b0[k, j])
+                if accept[t, at]:
+                    for j in range(d):
+                        q0[k, j] = Q[k, j]
+                    for j in range(p):
+                        b0[k, j], g0[k, j] = B[k, j], G[k, j]
+                    l0[k] = end[k]
+                for j in range(d):
+                    ends[0][t, at, j] = q0[k, j]
+                for j in range(p):
+                    ends[1][t, at, j], ends[2][t, at, j] = b0[k, j], g0[k, j]
+                ends[3][t, at] = l0[k]

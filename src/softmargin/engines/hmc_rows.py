@@ -14,12 +14,12 @@ from softmargin.engines.hmc_kernels import (
     LOT,
     decide,
     finish,
+    journey,
     leap,
-    line_loglik,
+    longer,
     predict,
     pulls,
     ramp,
-    transition,
 )
 from softmargin.engines.hmc_scale import SharedPrior
 from softmargin.engines.model import Model
@@ -30,6 +30,7 @@ __all__ = ["Motion", "Outcome", "Point", "Rows", "Trajectory", "rows_for"]
 _COPY = 1 << 24  # entries of a design up to which it is copied for the compiled trajectory
 _FAR = 1e3  # predictors on the outer lines of a loss with kinks
 _NARROW = 1e-10  # spread of a predictor, at least
+_CERTAIN = 3.5  # sds from its kink at which a row's score no longer moves the kicks
 
 
 class Point(NamedTuple):
@@ -37,7 +38,6 @@ class Point(NamedTuple):
 
     q: Array  # whitened coefficients
     beta: Array
-    f: Array  # linear predictors
     pull: Array  # smoothed score of the rows in the coefficients
     loglik: Array
 
@@ -49,15 +49,20 @@ class Motion(NamedTuple):
     shared: SharedPrior
     spread: Array  # sd of each coefficient, the unit of smoothing |beta|
     root: Array  # (1 or chain, coefficient, coordinate)
+    turned: Array  # transpose of the first root
     centre: Array  # (1 or chain, coefficient)
+    origin: Array  # whitened centre
+    dimension: int  # of the space of coefficients
 
 
 class Trajectory(NamedTuple):
-    """Random numbers and length of one transition: momenta, angles, numbers that decide; steps, smoothing in sds."""
+    """Random numbers of some transitions (transition, chain, ...), and their steps and smoothing in sds."""
 
     momentum: Array
-    theta: Array
-    uniform: Array
+    theta: Array  # angle
+    uniform: Array  # decides
+    far: Array  # moves of log |beta| before the trajectories, or empty
+    far_uniform: Array
     steps: int
     kappa: float
 
@@ -74,14 +79,15 @@ class Outcome(NamedTuple):
 class Rows(Protocol):
     """The rows of a model, prepared."""
 
+    @property
+    def moving(self) -> int:
+        """How many rows the kicks look at."""
+
     def point(self, q: Array, beta: Array, kappa: float) -> Point:
         """Everything about given coefficients."""
 
-    def loglik(self, f: Array) -> Array:
-        """Log pseudo-likelihood of every chain."""
-
-    def transition(self, point: Point, motion: Motion, path: Trajectory) -> Outcome:
-        """One trajectory of every chain, accepted or refused by the exact density."""
+    def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
+        """Trajectories of every chain, one after another, each accepted or refused by the exact density."""
 
 
 class Lines(NamedTuple):
@@ -113,46 +119,48 @@ def two_lines(model: Model) -> Lines | None:
 
 @dataclass(frozen=True, eq=False)
 class Copied:
-    """Columns copied once, in blocks of rows, for a loss of two straight lines."""
+    """Columns copied once, in blocks of rows, for a loss of two straight lines.
+
+    Kicks may be any function of the position, so they are in single precision, and rows that are on one side of their
+    kink for certain enter them as a constant. The density has all rows and double precision.
+    """
 
     model: Model
     lines: Lines
-    X: Array  # (block, coefficient, row): double precision for the density
-    narrow: Any  # single precision for the kicks, which may be any function
-    ramps: tuple[
-        Any, Any, Any, Any
-    ]  # kink, slope of the smoothed step at width one, left score, jump, of the rows of each block
+    X: Array  # (block, coefficient, row)
+    base: Array  # score of the rows that are certain
+    narrow: Any  # the other rows, as X
+    ramps: tuple[Any, Any, Any, Any]  # their kinks, slopes of the smoothed step at width one, left scores and jumps
+
+    @property
+    def moving(self) -> int:
+        return int(self.ramps[0].size)
 
     def point(self, q: Array, beta: Array, kappa: float) -> Point:
-        f, pull, loglik = np.empty((len(beta), len(self.model.y))), np.empty_like(beta), np.empty(len(q))
-        predict(beta, self.X, *self.lines, f, loglik)
-        pulls(beta, self.narrow, *self.ramps, 1.0 / kappa, pull)
-        return Point(q, beta, f, pull, loglik)
+        pull, loglik = np.empty_like(beta), np.empty(len(q))
+        predict(beta, self.X, self.lines, loglik)
+        pulls(beta, self.base, self.narrow, self.ramps, 1.0 / kappa, pull)
+        return Point(q, beta, pull, loglik)
 
-    def loglik(self, f: Array) -> Array:
-        total = np.empty(len(f))
-        line_loglik(f, *self.lines, total)
-        return total
+    def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
+        count, chains = path.theta.shape
+        ends = tuple(np.empty((count, *values.shape)) for values in point)
+        mean, probability = np.empty((count, *point.beta.shape)), np.empty((count, chains))
+        accept = np.empty((count, chains), dtype=bool)
+        gaussian = motion.precision, motion.shared.form, *motion[3:]
+        sharp, width = 1.0 / path.kappa, path.kappa * motion.spread
 
-    def transition(self, point: Point, motion: Motion, path: Trajectory) -> Outcome:
-        new = Point(*(values.copy() for values in point))
-        chains = len(path.theta)
-        mean, probability, accept = np.empty_like(new.beta), np.empty(chains), np.empty(chains, dtype=bool)
-        width, shared = path.kappa * motion.spread, len(motion.root) == 1
-
-        def run(at: slice) -> None:
-            own = slice(None) if shared else at
-            transition(
-                new.q[at], new.beta[at], new.f[at], new.pull[at], new.loglik[at], mean[at], probability[at], accept[at],
-                path.momentum[at], path.theta[at], path.uniform[at], path.steps, 1.0 / path.kappa,
-                motion.precision[at], motion.shared.form, width, motion.root[own], motion.centre[own],
-                self.X, self.lines, self.narrow, self.ramps,
+        def run(lo: int) -> None:
+            journey(
+                lo, min(lo + share, chains), tuple(point), path[:5], path.steps, sharp, gaussian, width,
+                self.X, tuple(self.lines), self.base, self.narrow, self.ramps, ends, mean, probability, accept,
             )  # fmt: skip
 
         blocks = self.model.blocks
         share = LOT * max(1, math.ceil(chains / LOT / blocks.workers))  # lots are shared out over the threads
-        blocks.parallel(run, [slice(lo, lo + share) for lo in range(0, chains, share)])
-        return Outcome(new, mean, probability, accept)
+        blocks.parallel(run, range(0, chains, share))
+        points = map(Point, *ends)
+        return list(map(Outcome, points, mean, probability, accept))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +171,10 @@ class Direct:
     spread: Array  # sd of each predictor, the unit of smoothing
     lines: Lines | None
 
+    @property
+    def moving(self) -> int:
+        return len(self.spread)
+
     def point(self, q: Array, beta: Array, kappa: float) -> Point:
         f = np.empty((len(beta), len(self.model.y)))
         pull = np.empty_like(beta)
@@ -170,9 +182,9 @@ class Direct:
             at, here = slice(lo, lo + LOT), len(beta[lo : lo + LOT])
             lot = _lot(beta, lo)
             f[at], pull[at] = self._predict(lot)[:here], self._pull(lot, kappa)[:here]
-        return Point(q, beta, f, pull, self.loglik(f))
+        return Point(q, beta, pull, self._loglik(f))
 
-    def loglik(self, f: Array) -> Array:
+    def _loglik(self, f: Array) -> Array:
         return np.array([self.model.loss.loglik(self.model.y, self.model.c, row).sum() for row in f])
 
     def _predict(self, beta: Array) -> Array:
@@ -206,34 +218,53 @@ class Direct:
         for row in f:
             row[:] = (loglik(y, c, row + width) - loglik(y, c, row - width)) / (2.0 * width)
 
-    def transition(self, point: Point, motion: Motion, path: Trajectory) -> Outcome:
+    def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
+        found = []
+        for t in range(len(path.theta)):
+            if len(path.far):
+                point = self._stretched(point, motion, path, t)
+            found.append(self._transition(point, motion, path, t))
+            point = found[-1].point
+        return found
+
+    def _stretched(self, point: Point, motion: Motion, path: Trajectory, t: int) -> Point:
+        """A far move of the length of beta, which separable data with a learned scale need."""
+        beta, g, prior = point.beta, np.exp(path.far[t])[:, None], motion.shared.form
+        gain = self._loglik(np.concatenate([self._predict(_lot(g * beta, lo)) for lo in range(0, len(beta), LOT)]))
+        for k in range(len(beta)):
+            rise = float(gain[k] - point.loglik[k])
+            chance = longer(beta[k], path.far[t, k], rise, motion.dimension, motion.precision[k], prior)
+            g[k] = g[k] if path.far_uniform[t, k] < chance else 1.0
+        if (g == 1.0).all():
+            return point
+        return self.point(g * point.q + (g - 1.0) * motion.origin, g * beta, path.kappa)
+
+    def _transition(self, point: Point, motion: Motion, path: Trajectory, t: int) -> Outcome:
         new = Point(*(values.copy() for values in point))
-        chains, width, shared = len(path.theta), path.kappa * motion.spread, len(motion.root) == 1
-        prior = motion.shared.form
+        chains, width, shared = path.theta.shape[1], path.kappa * motion.spread, len(motion.root) == 1
+        prior, room = motion.shared.form, (np.empty((LOT, point.beta.shape[1])), np.empty((LOT, point.q.shape[1])))
         mean, probability, accept = np.empty_like(new.beta), np.empty(chains), np.empty(chains, dtype=bool)
         for lo in range(0, chains, LOT):
-            given = (point.q, path.momentum, point.pull, point.beta, motion.precision)
+            given = (point.q, path.momentum[t], point.pull, point.beta, motion.precision)
             q, r, pull, beta, D = (_lot(values, lo) for values in given)
             root, centre = (x if shared else _lot(x, lo) for x in (motion.root, motion.centre))
-            angle = _lot(path.theta, lo) / path.steps
-            size = np.tan(0.5 * angle)
+            angle = _lot(path.theta[t], lo) / path.steps
+            size, turn = np.tan(0.5 * angle), np.stack((np.cos(angle), np.sin(angle)))
             weight = size
             for _ in range(path.steps):
-                leap(q, r, pull, beta, D, prior, width, root, centre, weight, angle)
+                leap(q, r, pull, beta, D, prior, width, root, motion.turned, centre, weight, turn, room)
                 pull = self._pull(beta, path.kappa)
                 weight = 2.0 * size
-            finish(q, r, pull, beta, D, prior, width, root, size)
-            f = self._predict(beta)
-            ends = self.loglik(f)
+            finish(q, r, pull, beta, D, prior, width, root, size, room)
+            ends = self._loglik(self._predict(beta))
             for k in range(len(point.q[lo : lo + LOT])):
                 at, loglik = lo + k, float(ends[k])
-                start = point.beta[at], path.momentum[at], point.loglik[at]
+                start = point.beta[at], path.momentum[t, at], point.loglik[at]
                 chance = decide(*start, beta[k], r[k], loglik, D[k], prior)
                 mean[at] = point.beta[at] + chance * (beta[k] - point.beta[at])
-                probability[at], accept[at] = chance, path.uniform[at] < chance
+                probability[at], accept[at] = chance, path.uniform[t, at] < chance
                 if accept[at]:
-                    new.q[at], new.beta[at], new.f[at], new.pull[at] = q[k], beta[k], f[k], pull[k]
-                    new.loglik[at] = loglik
+                    new.q[at], new.beta[at], new.pull[at], new.loglik[at] = q[k], beta[k], pull[k], loglik
         return Outcome(new, mean, probability, accept)
 
 
@@ -245,22 +276,29 @@ def _lot(values: Array, first: int) -> Array:
     return out
 
 
-def rows_for(model: Model, variance: Array) -> Rows:
-    """The rows as trajectories want them, given the variance of each predictor, which sets the smoothing."""
+def rows_for(model: Model, variance: Array, f: Array | None = None) -> Rows:
+    """The rows as trajectories want them, given the variance of each predictor, which sets the smoothing.
+
+    With the predictors themselves, rows are found whose side of the kink is certain.
+    """
     n, p = model.blocks.design.shape
     spread, lines = np.maximum(np.sqrt(variance), _NARROW), two_lines(model)
     if lines is None or n * p > _COPY:
         return Direct(model, spread, lines)
-    count = math.ceil(n / BLOCK)
-    X = np.zeros((count, p, BLOCK))
-    for b, lo in enumerate(range(0, n, BLOCK)):
-        hi = min(lo + BLOCK, n)
-        X[b, :, : hi - lo] = model.blocks.design.rows(np.arange(lo, hi)).T
+    X, past = model.blocks.design.rows(np.arange(n)), np.zeros(n) if f is None else (f - lines.kink) / spread
+    near = np.abs(past) < _CERTAIN
+    score = np.where(near, 0.0, np.where(past < 0.0, lines.left, lines.left + lines.jump))
+    ramps = tuple(
+        _blocks(values[near, None], np.float32)[:, 0] for values in (lines.kink, 0.5 / spread, lines.left, lines.jump)
+    )
+    return Copied(model, lines, _blocks(X, np.float64), score @ X, _blocks(X[near], np.float32), ramps)
 
-    def blocked(values: Array) -> Any:
-        out = np.zeros((count, BLOCK), dtype=np.float32)
-        out.ravel()[:n] = values
-        return out
 
-    ramps = blocked(lines.kink), blocked(0.5 / spread), blocked(lines.left), blocked(lines.jump)
-    return Copied(model, lines, X, X.astype(np.float32), ramps)
+def _blocks(X: Array, dtype: Any) -> Any:
+    """Rows in blocks of (block, column, row), filled up with zeros."""
+    n, p = X.shape
+    count = max(1, math.ceil(n / BLOCK))
+    rows = 8 * max(1, math.ceil(n / count / 8))
+    out = np.zeros((count, rows, p), dtype)
+    out.reshape(count * rows, p)[:n] = X
+    return np.ascontiguousarray(out.transpose(0, 2, 1))

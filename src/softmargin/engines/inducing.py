@@ -29,6 +29,7 @@ __all__ = [
 
 _ROUNDS = 12  # values of the scale at most
 _FAR = 2.0  # largest step of the logarithm of the scale
+_LONG = 4.0  # step in units of the gap where the slope is not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +127,11 @@ def fit_inducing(
         state, steps = outcome.state, steps + outcome.n_iter
         trace += [bound + log_scale_density(model.prior, math.exp(x)) for bound in outcome.trace]
         gap = _gap(model, state, x)
-        # a gap costs the bound about its square times the number of coefficients
-        if outcome.interrupted or gap * gap * model.size <= tol * (1.0 + abs(trace[-1])):
+        slope = 0.0 if last is None else (gap - last[1]) / (x - last[0])  # below zero next to the fixed point
+        step = -gap / slope if slope < 0.0 else _LONG * gap
+        # the bound rises by about this much from here to its top; a gap alone is far smaller than the way there
+        if outcome.interrupted or abs(gap * step) * model.size <= tol * (1.0 + abs(trace[-1])):
             break
-        step = gap
-        if last is not None:
-            slope = (gap - last[1]) / (x - last[0])  # below zero next to the fixed point
-            step = -gap / slope if slope < 0.0 else 4.0 * gap
         last, x = (x, gap), x + min(max(step, -_FAR), _FAR)
     return fixed, replace(outcome, trace=trace, n_iter=steps)
 

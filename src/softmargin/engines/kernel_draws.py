@@ -16,13 +16,23 @@ from softmargin.diagnostics import predictive_probability, pseudo_probability
 from softmargin.engines.loop import Outcome
 from softmargin.losses import Logit
 
-__all__ = ["Expansion", "Index", "KernelDraws", "Link", "Recorder", "hinge_link", "logit_link", "probit_link"]
+__all__ = [
+    "Expansion",
+    "Index",
+    "KernelDraws",
+    "Link",
+    "NewRows",
+    "Recorder",
+    "hinge_link",
+    "logit_link",
+    "probit_link",
+]
 
 _CHUNK = 512  # new rows predicted at a time
 
 Index = np.ndarray[Any, np.dtype[np.int64]]
 Link = Callable[[Array, Any, float], Array]  # probability of +1 under f ~ N(f, v), at a learning rate
-NewRows = Array | Callable[[float], Array]
+NewRows = Array | Callable[[float, Any], Array]  # kernel matrix, or a function of the length and of its columns
 
 
 def probit_link(f: Array, v: Any, rate: float) -> Array:
@@ -114,12 +124,12 @@ class KernelDraws:
         """Draws of f for new rows, (draws of all chains, new rows).
 
         ``new`` is their kernel matrix with the training rows, or, where the length scale was drawn, a function that
-        gives it for a length.
+        gives some of its columns for a length.
         """
         u = self.intercept.reshape(-1, 1)
         if not callable(new):
             return np.asarray(u + self.matrix @ self._checked(new).T)
-        parts = [new(length)[:, at] @ coef for length, at, coef in self._pieces()]
+        parts = [new(length, at) @ coef for length, at, coef in self._pieces()]
         return np.asarray(u + np.vstack(parts))
 
     def probability(self, new: NewRows, *, rao_blackwell: bool = False, rate: float = 1.0) -> Array:
@@ -158,7 +168,7 @@ class KernelDraws:
         """Mean and variance of f given everything but the coefficients, by draw."""
         f, v = [], []
         for (length, at, _), (mean, root) in zip(self._pieces(), self.conditional, strict=True):
-            K = (new(length) if callable(new) else new)[:, at]
+            K = new(length, at) if callable(new) else new[:, at]
             f.append(mean[0] + K @ mean[1:])
             v.append(((root[0] + K @ root[1:]) ** 2).sum(axis=1))
         return np.array(f), np.array(v)
@@ -172,7 +182,7 @@ class KernelDraws:
 
     def _checked(self, new: Array) -> Array:
         if "length" in self.values:
-            raise ValueError("the length scale was drawn: give a function of it that returns the kernel matrix.")
+            raise ValueError("the length scale was drawn: give a function of it and of columns that returns these.")
         if new.ndim != 2 or new.shape[1] != self.rows:
             raise ValueError(f"the kernel matrix of new rows must have {self.rows} columns; it has shape {new.shape}.")
         return new

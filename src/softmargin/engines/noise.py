@@ -16,13 +16,12 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from softmargin.designs.base import Array
-from softmargin.engines.gibbs import Chain, Gibbs
 from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
 from softmargin.execution.streams import Purpose
 from softmargin.execution.variates import slice_step
 
-__all__ = ["LearnedNoise", "Noise", "NoiseLaw", "NoiseState", "NoisyChain", "NoisyGibbs"]
+__all__ = ["LearnedNoise", "Noise", "NoiseLaw", "NoiseState", "NoisyChain", "NoisyGibbs", "at_noise"]
 
 _LOWEST, _HIGHEST = -9.0, 12.0  # log levels in spreads of the response: a smaller one is as good as none
 _WIDEST = 5.0  # largest band that is tried, likewise
@@ -57,17 +56,22 @@ class Noise:
         Prior of the band of the loss (epsilon), where it is learned.
     unit : float
         Spread of the response, around which levels are looked for.
+    first : float or None
+        Where a learned level starts; None is half the unit.
     """
 
     prior: _LogDensity
     level: float | None = None
     width_prior: _LogDensity | None = None
     unit: float = 1.0
+    first: float | None = None
 
     @property
     def start(self) -> float:
         """Log level to start from."""
-        return math.log(_START * self.unit if self.level is None else self.level)
+        if self.level is not None:
+            return math.log(self.level)
+        return math.log(_START * self.unit if self.first is None else self.first)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -109,6 +113,34 @@ class Noise:
         masses /= total
         value = float(values.max()) + math.log(total * (points[1] - points[0]))
         return NoiseLaw(float(masses @ kappa), value, points, masses)
+
+    def draw(self, rng: np.random.Generator, model: Model, l: float, loss: Any, f: Array) -> tuple[float, Any]:
+        """Slice updates of the band, where it is learned, and of the log level, given the predictors."""
+        N, (low, high) = float(model.c.sum()), self.range
+        width_prior = self.width_prior
+        if width_prior is not None:
+            kappa = math.exp(-loss.noise_power * l)
+
+            def density(log_width: float) -> float:
+                if not low < log_width < high:
+                    return -math.inf
+                other = loss.with_width(math.exp(log_width))
+                fit = kappa * float(other.loglik(model.y, model.c, f).sum())
+                return fit - N * float(other.log_normalizer(kappa)) + width_prior.log_density(log_width)
+
+            loss = loss.with_width(math.exp(slice_step(rng, density, math.log(loss.width), width=1.0)))
+        if self.level is None:
+            T = -float(loss.loglik(model.y, model.c, f).sum())
+            width = 4.0 / (loss.noise_power * math.sqrt(N + 1.0))
+            l = slice_step(rng, self.log_density(loss, T, N), l, width=width)
+        return l, loss
+
+    def record(self, model: Model, chain: Any, l: float, loss: Any) -> NoisyChain:
+        """A sampler's chain with its noise."""
+        kappa = math.exp(-loss.noise_power * l)
+        fit = kappa * float(loss.loglik(model.y, model.c, chain.f).sum())
+        noted = {"noise": math.exp(l)} | ({} if self.width_prior is None else {"epsilon": loss.width})
+        return NoisyChain(chain, l, loss, fit - float(model.c.sum()) * float(loss.log_normalizer(kappa)), noted)
 
 
 def _largest(f: Callable[[float], float], low: float, high: float, tol: float = 1e-9) -> float:
@@ -154,7 +186,7 @@ class LearnedNoise:
         return self._learn(model, inner, model.loss)
 
     def step(self, model: Model, state: NoiseState, iteration: int) -> tuple[NoiseState, Info]:
-        inner, _ = self.engine.step(_at(model, state.loss, state.law.weight), state.inner, iteration)
+        inner, _ = self.engine.step(at_noise(model, state.loss, state.law.weight), state.inner, iteration)
         new = self._learn(model, inner, state.loss)
         return new, Info(new.objective, abs(new.objective - state.objective) / (1.0 + abs(new.objective)))
 
@@ -177,7 +209,7 @@ class LearnedNoise:
             best = self.noise.unit * _largest(lambda x: value(self.noise.unit * x), 1e-9, _WIDEST, 1e-5)
             loss = loss.with_width(best) if value(best) > value(loss.width) else loss
         found = law(loss)
-        now = _at(model, loss, found.weight)
+        now = at_noise(model, loss, found.weight)
         inner = _seen_by(self.engine, now, inner)
         objective = inner.objective if hasattr(inner, "objective") else inner.bound
         total = objective + found.weight * energy(loss) + found.value  # the level's law has the energy already
@@ -186,7 +218,7 @@ class LearnedNoise:
         return NoiseState(inner, found, loss, total)
 
 
-def _at(model: Model, loss: Any, kappa: float) -> Model:
+def at_noise(model: Model, loss: Any, kappa: float) -> Model:
     """The problem at one noise level and band."""
     return replace(model.with_weight(kappa * model.c), loss=loss)
 
@@ -195,37 +227,82 @@ def _seen_by(engine: Any, model: Model, inner: Any) -> Any:
     """An engine's state with its messages computed anew, the approximation unchanged."""
     if hasattr(engine, "moments"):
         return engine.moments(model, inner.q)
-    message = model.loss.gaussian(model.y, model.c, inner.f, inner.v)
+    message = getattr(model.loss, engine.needs_loss[0])(model.y, model.c, inner.f, inner.v)
     bound = float(message.bound.sum()) + inner.prior.bound + inner.q.entropy
-    return inner._replace(message=message, bound=bound)
+    return inner._replace(message=message, **{"objective" if hasattr(inner, "objective") else "bound": bound})
+
+
+class Variables(NamedTuple):
+    """Numbers of a chain by name."""
+
+    values: dict[str, float]
 
 
 class NoisyChain(NamedTuple):
     """A chain with its noise level and its loss; ``loglik`` is the normalised one."""
 
-    chain: Chain
+    chain: Any
     log_level: float
     loss: Any
     loglik: float
+    noted: dict[str, float]  # what is worth recording
+
+    @property
+    def beta(self) -> Array:
+        """Coefficients."""
+        beta: Array = self.chain.beta
+        return beta
+
+    @property
+    def mean(self) -> Array:
+        """Conditional mean of the last draw."""
+        mean: Array = self.chain.mean
+        return mean
+
+    @property
+    def prior(self) -> Variables:
+        """The prior's variables, and the noise."""
+        return Variables(self.chain.prior.values | self.noted)
+
+    @property
+    def inclusion(self) -> Array:
+        """Conditional inclusion probabilities, where the prior selects."""
+        inclusion: Array = self.chain.inclusion
+        return inclusion
 
 
 @dataclass(frozen=True)
 class NoisyGibbs:
-    """Gibbs sampling with the noise level, and the band where it is learned, drawn in each sweep.
+    """A Gibbs sampler with the noise level, and the band where it is learned, drawn in each sweep.
 
     Both are slice updates given the predictors with the row latents integrated out, so they come before the sweep
     that draws the latents.
+
+    Parameters
+    ----------
+    gibbs : Gibbs, or another sampler with ``chains``, ``init`` and ``sweep``
+        Draws everything else.
+    noise : Noise
+        What is known about the noise.
     """
 
-    gibbs: Gibbs
+    gibbs: Any
     noise: Noise
-    needs_loss = (*Gibbs.needs_loss, "log_normalizer")
-    needs_prior = Gibbs.needs_prior
+
+    @property
+    def needs_loss(self) -> tuple[str, ...]:
+        """What the sampler needs, and the normaliser."""
+        return (*self.gibbs.needs_loss, "log_normalizer")
+
+    @property
+    def needs_prior(self) -> tuple[str, ...]:
+        """What the sampler needs."""
+        return tuple(self.gibbs.needs_prior)
 
     def init(self, model: Model) -> tuple[NoisyChain, ...]:
         kappa = math.exp(-model.loss.noise_power * self.noise.start)  # type: ignore[attr-defined]
         chains = self.gibbs.init(model.with_weight(kappa * model.c))
-        return tuple(self._record(model, chain, self.noise.start, model.loss) for chain in chains)
+        return tuple(self.noise.record(model, chain, self.noise.start, model.loss) for chain in chains)
 
     def step(self, model: Model, state: tuple[NoisyChain, ...], iteration: int) -> tuple[tuple[NoisyChain, ...], Info]:
         serial = model.serial() if self.gibbs.chains > 1 else model
@@ -238,33 +315,10 @@ class NoisyGibbs:
 
     def sweep(self, model: Model, state: NoisyChain, k: int, iteration: int) -> NoisyChain:
         """One sweep of chain number ``k``."""
-        # cell 1 of the moves: the engine's own moves use cell 0
+        # cell 1 of the moves: the sampler's own moves use cell 0
         rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration, cell=1)
-        l, loss = self._draw(rng, model, state)
-        chain = self.gibbs.sweep(_at(model, loss, math.exp(-loss.noise_power * l)), state.chain, k, iteration)
-        return self._record(model, chain, l, loss)
-
-    def _draw(self, rng: np.random.Generator, model: Model, state: NoisyChain) -> tuple[float, Any]:
-        l, loss, f, N = state.log_level, state.loss, state.chain.f, float(model.c.sum())
-        width_prior = self.noise.width_prior
-        if width_prior is not None:
-            kappa, (low, high) = math.exp(-loss.noise_power * l), self.noise.range
-
-            def density(log_width: float) -> float:
-                if not low < log_width < high:
-                    return -math.inf
-                other = loss.with_width(math.exp(log_width))
-                fit = kappa * float(other.loglik(model.y, model.c, f).sum())
-                return fit - N * float(other.log_normalizer(kappa)) + width_prior.log_density(log_width)
-
-            loss = loss.with_width(math.exp(slice_step(rng, density, math.log(loss.width), width=1.0)))
-        if self.noise.level is None:
-            T = -float(loss.loglik(model.y, model.c, f).sum())
-            width = 4.0 / (loss.noise_power * math.sqrt(N + 1.0))
-            l = slice_step(rng, self.noise.log_density(loss, T, N), l, width=width)
-        return l, loss
-
-    def _record(self, model: Model, chain: Chain, l: float, loss: Any) -> NoisyChain:
-        kappa = math.exp(-loss.noise_power * l)
-        fit = kappa * float(loss.loglik(model.y, model.c, chain.f).sum())
-        return NoisyChain(chain, l, loss, fit - float(model.c.sum()) * float(loss.log_normalizer(kappa)))
+        l, loss = self.noise.draw(rng, model, state.log_level, state.loss, state.chain.f)
+        now, chain = at_noise(model, loss, math.exp(-loss.noise_power * l)), state.chain
+        if hasattr(self.gibbs, "moved"):  # what the sampler keeps of the rows belongs to the old noise
+            chain = self.gibbs.moved(now, chain)
+        return self.noise.record(model, self.gibbs.sweep(now, chain, k, iteration), l, loss)

@@ -21,6 +21,7 @@ _SHARE = 0.01  # of the rows, those nearest to the margin, make the first attemp
 _RATIO, _RATIO_ROUGH = 4, 6  # and rows for each coefficient at least
 _ROUNDS = 6
 _GAP = 1e-9  # certified gap of all rows that is good enough
+_FAR = 0.05  # share of the rows on the wrong side that says so
 _MOST = 0.6  # with more of the rows than this there is nothing to gain
 
 
@@ -55,6 +56,8 @@ def reduced_mode(model: Model, penalty: Penalty, f: Array, solve: Solve, *, roug
             margin[index] = point.margin[: len(index)]
             found = finish(model, point.beta, g, margin, penalty, active=point.active)
             return found if found.certificate.gap <= _GAP else None
+        if wrong.mean() > _FAR:  # the start was not near
+            return None
         near |= wrong | (np.abs(u) < np.quantile(np.abs(u[wrong]), 0.9))
     return None
 

@@ -10,20 +10,20 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.anderson import History
-from softmargin.engines.approach import approach
+from softmargin.engines.approach import approach, picked, spread_rows
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import Info, run
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.reduced import few_rows
-from softmargin.losses.base import Message
 from softmargin.solvers.gaussian import Normal
 
-__all__ = ["Screened", "ScreenedVI", "row_moments"]
+__all__ = ["Screened", "ScreenedVI"]
 
 _CERTAIN = 8.5  # standard deviations from the margin beyond which a row's message is linear or zero to rounding
 _REACHES = (10.0, 40.0, np.inf)  # standard deviations within which rows are worked on; more where that was too few
 _STEPS = 100
+_SAMPLE = 4000  # rows whose variances say what those of all are like
 _LEAST, _RATIO = 1000, 20  # rows, and rows for each coefficient, that are worked on at least
 
 
@@ -52,12 +52,14 @@ class ScreenedVI:
     def init(self, model: Model) -> Screened:
         """From a point near the mode and the curvature there."""
         precision = model.prior.start().precision
-        near, q = approach(model, Penalty(precision, np.zeros(len(precision))))
-        start = _seen(model, q.with_mean(near.beta))
-        if float(start.v.mean()) > 1.0:  # no row was near enough to the mode to say anything
+        near, q = approach(model, Penalty(precision, np.zeros(len(precision))), sharper=1)
+        some = picked(model, spread_rows(len(model.y), _SAMPLE)).blocks
+        v = some.row_quad(q.root)
+        if float(v.mean()) > 1.0:  # no row was near enough to the mode to say anything
             w = model.loss.gaussian(model.y, model.c, near.f, np.ones(len(near.f))).w
-            start = _seen(model, model.gaussian(w, np.zeros_like(w), precision).with_mean(near.beta))
-        return Screened(start, model, None)
+            q = model.gaussian(w, np.zeros_like(w), precision)
+            v = some.row_quad(q.root)
+        return Screened(_guessed(model, q.with_mean(near.beta), near.f, v), model, None)
 
     def step(self, model: Model, state: Screened, iteration: int) -> tuple[Screened, Info]:
         """Climb to the optimum over the rows that the present approximation says are near."""
@@ -81,18 +83,26 @@ class ScreenedVI:
         return Screened(new, small, climb.state), Info(new.bound, change, climb.converged and right)
 
 
+def _guessed(model: Model, q: Normal, f: Array, sample: Array) -> VIState:
+    """A start from predictors f: variances of the rows that may be near the margin, judging by those of a sample.
+
+    The others have the mean of the sample, and no bound is claimed: the first step looks at all rows.
+    """
+    v = np.full(len(f), float(sample.mean()))
+    close = np.flatnonzero(np.abs(1.0 - model.y * f) < _REACHES[0] * math.sqrt(2.0 * float(sample.max())))
+    if len(close):
+        v[close] = picked(model, close).blocks.row_quad(q.root)
+    message, prior = model.loss.gaussian(model.y, model.c, f, v), model.prior.gaussian(q.mean, q.var)
+    return VIState(q, f, v, message.w.copy(), prior.precision, message, prior, -math.inf, History())
+
+
 def _seen(model: Model, q: Normal) -> VIState:
     """The state of an approximation that came from other rows."""
-    f, v, message = row_moments(model, q.mean, q.root)
+    f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root)
+    message = model.loss.gaussian(model.y, model.c, f, v)
     prior = model.prior.gaussian(q.mean, q.var)
     bound = float(message.bound.sum()) + prior.bound + q.entropy
     return VIState(q, f, v, message.w.copy(), prior.precision, message, prior, bound, History())
-
-
-def row_moments(model: Model, mean: Array, root: Array) -> tuple[Array, Array, Message]:
-    """Mean and variance of every predictor, and the row messages there."""
-    f, v = model.blocks.matvec(mean), model.blocks.row_quad(root)
-    return f, v, model.loss.gaussian(model.y, model.c, f, v)
 
 
 def _nearest(distance: Array, rows: int) -> float:

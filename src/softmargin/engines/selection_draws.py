@@ -31,7 +31,7 @@ def scale_move(
     """Slice update of g in beta -> g beta, all active coefficients scaled: log target + (their number) log g."""
     if not beta.any():
         return beta, f
-    d, signed = int(gamma.sum()), rows.signed * f
+    d, signed = int(gamma.sum()), rows.moved(f)
     half = 0.5 * float(prior.slab_precision(scale) @ (beta * beta))
 
     def log_density(t: float) -> float:
@@ -51,7 +51,7 @@ def interweave(
     log_hyper: Callable[[float], float] | None = prior.stretch(chain.prior)
     if log_hyper is None or not beta.any():
         return beta, f, scale
-    free, signed = prior.free, rows.signed * f
+    free, signed = prior.free, rows.moved(f)
     n_free, half = int(free.sum()), 0.5 * float(np.sum(prior.flat * beta[free] ** 2))
 
     def log_density(t: float) -> float:
@@ -82,13 +82,13 @@ def coefficients(
 ) -> SelectionChain:  # fmt: skip
     """Step 5; with ``all_odds`` also the inclusion probability of every coefficient given the latents."""
     prior: BoundSpikeSlab = model.prior  # type: ignore[assignment]
-    w, b = _latents(model, chain.f, k, iteration, turn)
-    w, b = w * rows.inverse**2, b * rows.inverse
+    n, messages = len(chain.f), np.zeros((2, len(rows.slope)))  # a row's message goes to its first hinge
+    messages[:, :n] = _latents(model, chain.f, k, iteration, turn)
+    w, b = messages[0] * rows.inverse**2, messages[1] * rows.inverse
     index = np.flatnonzero(chain.gamma)
     beta, mean, inclusion = np.zeros(model.size), np.zeros(model.size), chain.inclusion
-    f = np.zeros(len(model.y))
+    f, active, q = np.zeros(len(model.y)), rows.Z[index], None
     if len(index):
-        active = rows.Z[index]
         half = active * np.sqrt(w)
         A = half @ half.T
         A.flat[:: len(index) + 1] += prior.slab_precision(scale)[index]
@@ -96,8 +96,8 @@ def coefficients(
         beta[index] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration, cell=turn))
         mean[index] = q.mean
         f = model.blocks.matvec(beta)
-        if all_odds:
-            inclusion = _inclusions(rows, w, b, index, active, q, prior, scale, pi)
+    if all_odds:
+        inclusion = _inclusions(rows, w, b, index, active, q, prior, scale, pi)
     loglik = float(model.loss.loglik(model.y, model.c, f).sum())
     return chain._replace(
         beta=beta, f=f, mean=mean, loglik=loglik, inclusion=inclusion, prior=prior.state(scale, pi, chain.gamma)
@@ -105,19 +105,20 @@ def coefficients(
 
 
 def _inclusions(
-    rows: Rows, w: Array, b: Array, index: Any, active: Array, q: Gaussian, prior: BoundSpikeSlab, scale: float,
+    rows: Rows, w: Array, b: Array, index: Any, active: Array, q: Gaussian | None, prior: BoundSpikeSlab, scale: float,
     pi: float,
 ) -> Array:  # fmt: skip
-    """P(gamma_j = 1 | other indicators, latents) of every j, in one pass over the columns."""
+    """P(gamma_j = 1 | other indicators, latents) of every j, in one pass over the columns; q is None if none is in."""
     d = prior.slab_precision(scale)
     s, r = np.empty(len(d)), rows.Z @ b
     energies(rows.Z, w, s)
     s += d
-    block = (active * w) @ rows.Z.T  # (active, p): X_A' W X
-    r -= q.mean @ block
-    s -= np.einsum("kj,kj->j", block, q.root @ (q.root.T @ block))
-    s[index] = 1.0 / q.var
-    r[index] = q.mean * s[index]
+    if q is not None:
+        block = (active * w) @ rows.Z.T  # (active, p): X_A' W X
+        r -= q.mean @ block
+        s -= np.einsum("kj,kj->j", block, q.root @ (q.root.T @ block))
+        s[index] = 1.0 / q.var
+        r[index] = q.mean * s[index]
     s = np.maximum(s, 0.5 * d)
     odds = math.log(pi) - math.log1p(-pi) + 0.5 * np.log(d / s) + 0.5 * r * r / s
     inclusion: Array = np.where(prior.always, 1.0, 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(odds, -700.0), 700.0))))

@@ -19,7 +19,7 @@ from softmargin.solvers.gaussian import Gaussian
 __all__ = ["Packed", "Reference", "Rows", "SelectionChain", "Tally", "Window", "energies", "pack", "rows_of"]
 
 _MOST = 4e8  # numbers in the dense copy of the columns
-_BANDWIDTH = 0.25  # of the kernel estimate of the hinge's curvature, in units of the margin
+_BANDWIDTH = 0.25  # of the kernel estimate of the curvature, in units of the margin or of the loss
 _LEVELS = 6  # copies of the columns that are kept: one per weight of the rows
 _KEPT = 2e7  # numbers in the rows of X'KX that a chain keeps
 
@@ -27,30 +27,39 @@ _known: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class Rows(NamedTuple):
-    """Columns times the signed slope of their row's hinge, one column a row: ``Z_ji = 2 c_i y_i x_ij``."""
+    """Columns times the signed slope of their row's hinge, one column a row: ``Z_ji = 2 c_i y_i x_ij``.
+
+    A loss of several hinges has its rows several times, all first ones before all second ones; y is the sign of each.
+    """
 
     Z: Array  # (p, n)
-    slope: Array  # 2 c
+    slope: Array  # 2 c, times where the hinge starts
     signed: Array  # 2 c y
     inverse: Array  # 1/(2 c y), zero where c is
 
+    def moved(self, f: Array) -> Array:
+        """What linear predictors take off ``slope``."""
+        lowered: Array = (self.signed.reshape(-1, len(f)) * f).ravel()
+        return lowered
+
 
 def rows_of(model: Model) -> Rows:
-    """The scaled columns of a model, kept as long as its design, labels and weights stay the same."""
-    design, y, c = model.blocks.design, model.y, model.c
+    """The scaled columns of a model, kept as long as its design, loss, labels and weights stay the same."""
+    design, y, c, loss = model.blocks.design, model.y, model.c, model.loss
     known = _known.setdefault(design, [])
-    for known_y, known_c, rows in known:
-        if np.array_equal(known_c, c) and np.array_equal(known_y, y):
+    for known_loss, known_y, known_c, rows in known:
+        if known_loss == loss and np.array_equal(known_c, c) and np.array_equal(known_y, y):
             return rows
     n, p = design.shape
-    if n * p > _MOST:
+    start, sign, _ = loss.pieces(y, c)  # type: ignore[attr-defined]
+    if sign.size * p > _MOST:
         raise ValueError(f"the spike-and-slab sampler copies the columns, and {n} x {p} are too many for that.")
-    signed = 2.0 * c * y
-    inverse = np.divide(1.0, signed, out=np.zeros(n), where=signed != 0.0)
-    Z = np.empty((p, n))
-    np.multiply(design.rows(np.arange(n)).T, signed, out=Z)
-    rows = Rows(Z, 2.0 * c, signed, inverse)
-    known.insert(0, (y.copy(), c.copy(), rows))
+    signed = 2.0 * c * sign
+    inverse = np.divide(1.0, signed, out=np.zeros_like(signed), where=signed != 0.0)
+    Z = np.empty((p, len(sign), n))
+    np.multiply(design.rows(np.arange(n)).T[:, None], signed, out=Z)
+    rows = Rows(Z.reshape(p, -1), (2.0 * c * start).ravel(), signed.ravel(), inverse.ravel())
+    known.insert(0, (loss, y.copy(), c.copy(), rows))
     del known[_LEVELS:]
     return rows
 
@@ -139,10 +148,12 @@ def new_window(n: int, p: int) -> Window:
 
 
 def curvature(model: Model, f: Array) -> Array:
-    """Kernel estimate of the curvature of the rows' losses at linear predictors f."""
-    u = (1.0 - model.y * f) / _BANDWIDTH
-    density: Array = 2.0 * model.c * np.exp(-0.5 * u * u) / (_BANDWIDTH * math.sqrt(2.0 * math.pi))
-    return density
+    """Kernel estimate of the curvature of the rows' hinges at linear predictors f."""
+    start, sign, width = model.loss.pieces(model.y, model.c)  # type: ignore[attr-defined]
+    bandwidth = _BANDWIDTH * width
+    u = (start - sign * f) / bandwidth
+    density: Array = 2.0 * model.c * np.exp(-0.5 * u * u) / (bandwidth * math.sqrt(2.0 * math.pi))
+    return density.ravel()
 
 
 def new_reference(rows: Rows, k: Array, weight: Array, wide: bool) -> Reference:

@@ -76,7 +76,7 @@ class SpikeSlabGibbs:
     scale_moves: bool = True
     ladder: tuple[float, ...] | None = None
     temper: float = 0.5
-    needs_loss = ("draw", "loglik")
+    needs_loss = ("draw", "loglik", "pieces")
     needs_prior = ("draw_inclusion", "draw_scale", "slab_precision")
 
     def __post_init__(self) -> None:
@@ -197,7 +197,7 @@ class SpikeSlabGibbs:
         f = rng.standard_normal(n)
         chain = SelectionChain(
             np.zeros(p), f, prior.state(scale, pi, gamma), np.zeros(p), 0.0, gamma, gamma.astype(float), None,
-            new_window(n, p), new_tally(p),
+            new_window(len(rows.slope), p), new_tally(p),
         )  # fmt: skip
         for turn in range(3):
             chain = coefficients(model, chain, rows, scale, pi, k, 0, False, turn=turn)
@@ -218,7 +218,7 @@ class SpikeSlabGibbs:
             if window.sweeps >= 10:
                 weight = pick_weights(window.inclusion / window.sweeps, prior.always)
             reference = new_reference(rows, window.curvature / window.sweeps, weight, self._wide(model))
-            return chain._replace(reference=reference, window=new_window(len(model.y), model.size))
+            return chain._replace(reference=reference, window=new_window(len(rows.slope), model.size))
         return chain
 
     def _counted(self, model: Model, chain: SelectionChain, iteration: int) -> SelectionChain:
@@ -247,7 +247,7 @@ class SpikeSlabGibbs:
         reference, p, wide = chain.reference, model.size, self._wide(model)
         D = prior.slab_precision(scale)
         logit = np.where(prior.always, math.inf, math.log(pi) - math.log1p(-pi))
-        beta, inclusion, u = chain.beta.copy(), chain.inclusion.copy(), rows.slope - rows.signed * chain.f
+        beta, inclusion, u = chain.beta.copy(), chain.inclusion.copy(), rows.slope - rows.moved(chain.f)
         tally = chain.tally._replace(
             flips=chain.tally.flips.copy(),
             swaps=chain.tally.swaps.copy(),
@@ -330,10 +330,12 @@ def _exchange(
 
 
 def _check_hinge(model: Model) -> None:
-    """The lines need the hinge itself: refuse a loss whose values differ from it."""
+    """The lines need the hinge, or a sum of hinges: refuse a loss whose values differ from its pieces."""
     y, c = np.array([1.0, -1.0, 1.0, -1.0]), np.array([1.0, 0.5, 2.0, 1.0])
     f = np.array([0.3, 0.7, 1.5, -2.5])
-    if not np.allclose(model.loss.loglik(y, c, f), -2.0 * c * np.maximum(1.0 - y * f, 0.0), rtol=1e-12, atol=1e-12):
+    start, sign, _ = model.loss.pieces(y, c)  # type: ignore[attr-defined]
+    hinges = -2.0 * c * np.maximum(start - sign * f, 0.0).sum(axis=0)
+    if not np.allclose(model.loss.loglik(y, c, f), hinges, rtol=1e-12, atol=1e-12):
         raise TypeError(
             f"SpikeSlabGibbs needs the hinge, and {type(model.loss).__name__} is another loss; choose another prior."
         )
@@ -350,7 +352,7 @@ def _start_model(rng: np.random.Generator, rows: Rows, always: Flags, k: int, n:
         gamma[rng.permutation(open_)[:few]] = True
     elif k % 4 in (1, 3) and len(open_):
         size = max(1, few // 4) if k % 4 == 1 else few
-        pull = np.abs(rows.Z.sum(axis=1))[open_]  # score at zero, where every row is inside the margin
+        pull = np.abs(rows.Z @ (rows.slope > 0.0))[open_]  # score at zero; every row of a hinge is inside its margin
         gamma[open_[np.argsort(-pull, kind="stable")[:size]]] = True
     assert len(gamma) == p
     return gamma

@@ -72,7 +72,7 @@ class Binary:
 
     def offset(self, kind: str) -> float:
         """How far the link moves the boundary from f = 0."""
-        return self.fit.loo.b / self.fit.loo.a if kind == "calibrated" else 0.0
+        return float(self.fit.held.offset) if kind == "calibrated" else 0.0
 
     def design(self, X: Any) -> Design:
         """New rows in the columns of the model."""
@@ -169,7 +169,8 @@ def fit_binary(
     with one_blas_thread():
         rows = (X, sign, count, weight, columns)
         form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
-        problem = prepare(*rows, prior=recipe.prior, solver=recipe.solver, **form)
+        point = recipe.inference == "map" and hasattr(recipe.loss, "box")
+        problem = prepare(*rows, prior=recipe.prior, solver=recipe.solver, point=point, **form)
         model = problem.model
         readout = BinaryReadout(columns, problem.coordinates.basis, problem.part, weight)
         settings = Settings(readout, callback=callback, **recipe.run)

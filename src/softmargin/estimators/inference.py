@@ -14,6 +14,7 @@ from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.annealing import Annealing, heated
 from softmargin.engines.approach import many_rows
 from softmargin.engines.certificate import Certificate
+from softmargin.engines.collapsed import CollapsedGibbs
 from softmargin.engines.descent import mode_engine
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
@@ -24,6 +25,7 @@ from softmargin.engines.model import Model, require
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.engines.single_changes import best_change
+from softmargin.estimators.held import deferred
 from softmargin.priors.base import PriorMessage
 
 _THINNED = 500  # draws behind the covariance of very many coefficients
@@ -44,6 +46,7 @@ __all__ = [
     "options_of",
     "run_engine",
     "sampler_of",
+    "suited",
 ]
 
 
@@ -301,7 +304,9 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         way = "try another scale of the prior" if algorithm == "newton" else "use algorithm='newton' or raise max_iter"
         notice = f"the mode is certified to a relative gap of {outcome.change:.1e} only; {way}."
     scale = state.prior.values["scale"]
-    posterior, held = settings.readout.point(point.beta, scale), settings.readout.of_mode(model, point, penalty)
+    later = hasattr(model.space, "left_out")  # products alone: what takes the longest waits until it is asked for
+    held = (deferred if later else type(settings.readout).of_mode)(settings.readout, model, point, penalty)
+    posterior = settings.readout.point(point.beta, scale)
     return Fit(posterior, held, scale, outcome, gap=point.certificate.gap, notice=notice)
 
 
@@ -324,9 +329,16 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
     return drawn_fit(sampler_of(model, settings, Gibbs), model, settings, "gibbs")
 
 
-def sampler_of(model: Model, settings: Settings, usual: Any) -> Any:
-    """The sampler that a prior brings along, or the usual one, with the options that it knows."""
+def suited(model: Model, usual: Any) -> Any:
+    """The sampler that a prior brings along, or the usual one; for point masses one that needs less of the loss."""
     sampler = getattr(model.prior, "sampler", usual)
+    plain = not all(hasattr(model.loss, name) for name in sampler.needs_loss)
+    return CollapsedGibbs if plain and hasattr(model.prior, "slab_precision") else sampler
+
+
+def sampler_of(model: Model, settings: Settings, usual: Any) -> Any:
+    """The suited sampler with the options that it knows."""
+    sampler = suited(model, usual)
     names = {field.name for field in fields(sampler)}
     options: dict[str, Any] = dict(options_of(settings, *(names - {"chains", "warmup"})))
     if "warmup" in names:

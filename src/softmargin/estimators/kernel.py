@@ -61,16 +61,17 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         of two matrices that returns the matrix of k.
     length_scale : float, "learn", "mean-distance" or None, default="learn"
         Length of "rbf", "laplacian" and of objects with one ``length_scale``; other kernels have none. "learn" picks
-        a multiple of the mean distance between training rows by the leave-one-out score, None leaves an object as
-        it is.
+        a multiple of the mean distance between training rows by the leave-one-out score, and with ``basis="active"``
+        draws the length from there on; None leaves an object as it is.
     likelihood : {"hinge", "logit", "probit", "noisy-hinge", "complete-hinge"}, default="hinge"
         The loss. The last two act on a noisy predictor, with a prior of their own: the Bayesian and the complete
         support vector machine of Mallick, Ghosh and Ghosh (2005); they need ``basis="full"`` and "gibbs".
     basis : {"auto", "full", "active", "inducing"}, default="auto"
         "full" has a coefficient for every training row. "active" draws which rows have one, by births, deaths and
-        swaps: Zhang, Dai, Wang and Jordan (2010), with ``inference="gibbs"``. "inducing" has coefficients on a few
-        points that cover the rows, and any number of rows. "auto" is "inducing" for "svi", and for "vb" with more than
-        1000 rows (of a pair of classes), and "full" otherwise.
+        swaps: Zhang, Dai, Wang and Jordan (2010), with ``inference="gibbs"``; their model on all rows, with their
+        prior, is "full" with the probit and "gibbs". "inducing" has coefficients on a few points that cover the rows,
+        and any number of rows. "auto" is "inducing" for "svi", and for "vb" with more than 1000 rows (of a pair of
+        classes), and "full" otherwise.
     inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
         As in ``BayesianSVC``; "svi" fits inducing points by batches of rows and has ``partial_fit``.
     max_active : int or None, default=None
@@ -98,7 +99,9 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
     classes_ : array of shape (k,)
         Class labels.
     length_scale_ : float or None
-        Length of the kernel.
+        Length of the kernel; where it was drawn, exp of the posterior mean of its logarithm.
+    length_scale_draws_ : array of shape (chains, draws)
+        Draws of the length (``basis="active"``, ``length_scale="learn"``).
     scale_ : float
         Prior scale: the fixed value, the mode, or exp of the posterior mean of its logarithm.
     learning_rate_ : float
@@ -236,7 +239,8 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
             weight = row_weights(count, index, self.classes_, self.class_weight)
             self._by_class = np.zeros(len(self.classes_))
             self._by_class[index[used]] = weight[used] / count[used]
-        X, own, count = X[used], index[used], count[used]
+        X = X if len(used) == X.shape[0] else X[used]
+        own, count = index[used], count[used]
         weight = count * self._by_class[own]
         task: dict[str, Any] = {
             "streams": Streams.from_random_state(self.random_state),

@@ -14,13 +14,14 @@ from scipy.special import logit
 from softmargin.designs.base import Array
 from softmargin.designs.kernel_map import copies, kernel_map, rescaled
 from softmargin.diagnostics import not_mixed
+from softmargin.engines.active_vectors import LengthScale
 from softmargin.engines.gaussian_vi import GaussianVI
 from softmargin.engines.jump import fit_active
-from softmargin.engines.kernel_draws import KernelDraws
+from softmargin.engines.kernel_draws import KernelDraws, NewRows
 from softmargin.estimators.binary import Binary
 from softmargin.estimators.inference import INFERENCES, Fit, Settings, options_of, run_engine
 from softmargin.estimators.kernel_inducing import Points, Task, fit_batches, fit_points, points_of
-from softmargin.estimators.kernel_models import KernelBinary, KernelExpansions
+from softmargin.estimators.kernel_models import KernelBinary, KernelExpansions, by_length
 from softmargin.estimators.kernel_search import Candidate, KernelRows, kernel_prior, settle
 from softmargin.estimators.pairwise import Pairwise, paired
 from softmargin.estimators.readout import HeldOut
@@ -32,8 +33,9 @@ from softmargin.priors.g_prior import GPrior
 
 __all__ = ["KernelRecipe", "fit_kernel", "fit_kernel_pairs"]
 
-_SHRINKAGE = (1.0, 1.0)  # of the g-prior: long tails, since wide kernels need large scales
+_SHRINKAGE = (1.0, 1.0)  # of the g-prior of active vectors: long tails, since wide kernels need large scales
 _OWN_SLOPE = {"logit": 1.0, "probit": math.sqrt(8.0 / math.pi)}  # of the logistic function with the same slope at 0
+_WIDTHS = 1.0  # prior standard deviation of the logarithm of a length that is drawn, around the mean distance
 _SLAB = 256  # rows whose draws are held at a time
 _FULL = 1000  # rows from which "auto" takes inducing points
 _SEARCHED = 600  # rows, at most, that the width and the learning rate are settled on
@@ -69,8 +71,12 @@ class KernelRecipe:
 
     @property
     def expansions(self) -> bool:
-        """Whether the fit is draws of expansions on rows, with the g-prior, or those of a noisy hinge."""
-        return self.basis == "active" or self.noisy
+        """Whether the fit is draws of expansions on rows, with the g-prior, or those of a noisy hinge.
+
+        On all rows the probit has a sampler of its own: its latents have one weight, and a sweep needs no factor.
+        """
+        spectral = self.inference == "gibbs" and self.likelihood == "probit"
+        return self.basis == "active" or self.noisy or spectral
 
     @property
     def noisy(self) -> bool:
@@ -180,25 +186,28 @@ def _finished(model: Any, settings: Settings, chosen: Candidate) -> Fit:
 
 
 def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansions:
-    """Draws of expansions, on a few rows or, for the noisy hinges, on all of them."""
+    """Draws of expansions, on a few rows or on all of them."""
     chosen = _settled(recipe, _merged(recipe, rows)[0])
     rate = 1.0 if recipe.noisy and isinstance(recipe.learning_rate, str) else chosen.rate
     kernel, columns, unit = chosen.map.kernel, chosen.map.columns, chosen.map.unit
     seen = rows.X if kernel.precomputed else rescaled(rows.X, columns)
     K = (kernel.matrix(seen)[:, rows.at] if kernel.precomputed else kernel.matrix(seen)) / unit
+    length = _drawn_length(recipe, chosen, seen) if recipe.basis == "active" else None
     settings = task.settings(None)
-    known = ("machine_prior",) if recipe.noisy else ("prior", "moves", "informed")
-    options = dict(options_of(settings, *known))
-    if not recipe.noisy:
-        scale = recipe.scale
-        options.setdefault("prior", GPrior(_SHRINKAGE if isinstance(scale, str) else float(scale) ** -2.0))
+    known = ("prior", "moves", "informed") if recipe.basis == "active" else ("prior",)
+    options = dict(options_of(settings, *(("machine_prior",) if recipe.noisy else known)))
+    if not isinstance(recipe.scale, str):
+        options.setdefault("prior", GPrior(float(recipe.scale) ** -2.0))
+    elif recipe.basis == "active":
+        options.setdefault("prior", GPrior(_SHRINKAGE))
     draws = fit_active(
         K,
         rows.sign,
         rate * rows.weight,
         likelihood=recipe.likelihood,
-        basis="full" if recipe.noisy else "active",
+        basis="active" if recipe.basis == "active" else "full",
         max_active=recipe.max_active,
+        length=length,
         sweeps=settings.draws * settings.thin,
         warmup=settings.warmup,
         thin=settings.thin,
@@ -213,7 +222,11 @@ def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansio
     kept = replace(draws, rows=len(used), index=places)
     loss = recipe.loss(float(draws.values["noise"].mean())) if recipe.noisy else recipe.loss()
     c = rate * rows.weight / np.maximum(rows.count, 1.0)
-    f, v, p, max_kv = _left_out(kept, K[:, used], rows.sign, c, loss)
+
+    def across(at: slice) -> NewRows:
+        return K[at][:, used] if length is None else by_length(kernel, unit, seen[at], seen[used])
+
+    f, v, p, max_kv = _left_out(kept, across, rows.sign, c, loss)
     own = _OWN_SLOPE.get(recipe.likelihood)
     if own is None:
         held = HeldOut(f, v, fit_link(rows.sign, f, v, rows.weight, max_kv))
@@ -235,16 +248,28 @@ def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansio
     )
 
 
-def _left_out(draws: KernelDraws, K: Array, sign: Array, c: Array, loss: Any) -> tuple[Array, Array, Array, float]:
+def _drawn_length(recipe: KernelRecipe, chosen: Candidate, seen: Any) -> LengthScale | None:
+    """How the length is drawn, where it is learned and the kernel has one: from where left-out rows want it on."""
+    kernel, middle = chosen.map.kernel, chosen.setting.kernel.length
+    if recipe.length_scale != "learn" or middle is None:
+        return None
+    matrix = by_length(kernel, chosen.map.unit, seen)
+    return LengthScale(lambda length: matrix(length, slice(None)), middle, _WIDTHS, kernel.length)
+
+
+def _left_out(
+    draws: KernelDraws, across: Callable[[slice], NewRows], sign: Array, c: Array, loss: Any
+) -> tuple[Array, Array, Array, float]:
     """Moments of the training rows' predictors without the row, and their probability of the second class.
 
+    ``across`` gives the kernel matrix of some training rows with those that have coefficients.
     Draws are weighted by the inverse of the row's likelihood, weights cut at the root of their number times their mean:
     Ionides (2008), Truncated importance sampling. The last number is the largest share of precision a row supplies.
     """
     mean, variance, within, p = np.empty((4, len(sign)))
     for lo in range(0, len(sign), _SLAB):
         at = slice(lo, lo + _SLAB)
-        f = draws.predictor(K[at])
+        f = draws.predictor(across(at))
         n, m = f.shape
         loss_here = -loss.loglik(np.tile(sign[at], n), np.tile(c[at], n), f.ravel()).reshape(n, m)
         weight = np.exp(loss_here - loss_here.max(axis=0))
@@ -258,8 +283,8 @@ def _left_out(draws: KernelDraws, K: Array, sign: Array, c: Array, loss: Any) ->
 
 
 def _mixing(draws: KernelDraws) -> str:
-    """What is to say where chains disagree on the likelihood or the scale; which rows are active may differ."""
-    followed = [draws.values[name] for name in ("loglik", "g", "noise") if name in draws.values]
+    """What is to say where chains disagree on the likelihood, scale or length; which rows are active may differ."""
+    followed = [draws.values[name] for name in ("loglik", "g", "noise", "length") if name in draws.values]
     chains: Any = SimpleNamespace(draws=np.stack(followed, axis=-1))
     return not_mixed([chains])
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.designs.base import Array
-from softmargin.designs.inducing import InducingMap, inducing_map
+from softmargin.designs.inducing import Inducing, InducingMap, Loose, inducing_map
 from softmargin.designs.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.inducing import InducingModel, fit_inducing, loose_cavity
@@ -58,10 +58,10 @@ class Task(NamedTuple):
         return Settings(readout, callback=self.callback, **self.run)
 
 
-def _model(rows: KernelRows, features: InducingMap, rate: float) -> InducingModel:
+def _model(rows: KernelRows, features: InducingMap, design: Loose | Inducing, rate: float) -> InducingModel:
     free = np.zeros(features.size + 1, dtype=bool)
     free[0] = True
-    blocks = Blocks(features.design(rows.X), rows.sign, rate * rows.weight)
+    blocks = Blocks(design, rows.sign, rate * rows.weight)
     return InducingModel(blocks, rows.loss, rows.prior.bind(free, len(rows.sign)), free, rows.streams)
 
 
@@ -88,7 +88,7 @@ def fit_points(rows: KernelRows, points: Points, task: Task) -> KernelBinary:
     readout = rows.readout(features.size)
     settings = task.settings(readout)
     options_of(settings)
-    model = _model(rows, features, rate)
+    model = _model(rows, features, features.design(rows.X), rate)
     fixed, outcome = fit_inducing(model, max_iter=settings.max_iter, tol=settings.tol, **_watch(settings))
     state, scale = outcome.state, float(fixed.prior.start().values["scale"])
     posterior = readout.gaussian(state.q.mean, state.q.root, np.array([scale]), np.ones(1))
@@ -100,6 +100,7 @@ def fit_points(rows: KernelRows, points: Points, task: Task) -> KernelBinary:
 def fit_batches(rows: KernelRows, points: Points, task: Task, before: KernelStream | None = None) -> KernelStream:
     """Fit by batches of rows, or go on from a fit to others; each of the new rows is then seen once.
 
+    Features are computed when a batch needs them, so that memory grows with the rows themselves alone.
     The link is fitted on the rows seen last; rows beyond these have no leave-one-out predictors.
     """
     features, base, rate = points
@@ -109,7 +110,8 @@ def fit_batches(rows: KernelRows, points: Points, task: Task, before: KernelStre
     epochs = options.pop("epochs", None)
     engine = SVI(**options)
     start = None if before is None else before.state
-    fit = fit_svi(_model(rows, features, rate), engine, epochs=epochs, state=start, **_watch(settings))
+    model = _model(rows, features, Inducing(features, rows.X), rate)
+    fit = fit_svi(model, engine, epochs=epochs, state=start, **_watch(settings))
     at, f, v, max_kv = held_out(fit, engine, readout.part, _KEPT)
     seen = Seen(f, v, rows.sign[at], rows.weight[at])
     if before is not None:

@@ -19,7 +19,7 @@ from softmargin.estimators.binary import spread_of
 from softmargin.estimators.linear import LEVEL
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise
-from softmargin.estimators.validation import check_choice, check_finite
+from softmargin.estimators.validation import check_choice, check_finite, labels_given
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 
@@ -40,6 +40,14 @@ def check_lengths(estimator: Any) -> None:
     if not isinstance(estimator.engine_options, (dict, type(None))):
         raise ValueError(f"engine_options must be a dict or None; got {estimator.engine_options!r}.")
     check_choice("probability", estimator.probability, _PROBABILITIES)
+
+
+def _interval(lengths: Array | None) -> dict[str, float]:
+    """The middle 95 % of the draws of a length."""
+    if lengths is None:
+        return {}
+    lower, upper = np.quantile(lengths, (0.025, 0.975)).tolist()
+    return {"length_lower": lower, "length_upper": upper}
 
 
 class KernelMachine(CallbackSupport, BaseEstimator):
@@ -80,6 +88,8 @@ class KernelMachine(CallbackSupport, BaseEstimator):
 
     def _rows(self, X: Any, **options: Any) -> Any:
         """Rows as the kernel takes them, with y if it is among the options."""
+        if "y" in options:
+            options["y"] = labels_given(options["y"])
         checked = validate_data(
             self, X, accept_sparse=self._sparse, dtype=np.float64, order="C", ensure_all_finite=False, **options
         )
@@ -105,6 +115,8 @@ class KernelMachine(CallbackSupport, BaseEstimator):
 
         self.posterior_ = per_model([fit.posterior for fit in fits])
         self.length_scale_ = per_model([model.length for model in models])
+        if models[0].lengths is not None:
+            self.length_scale_draws_ = per_model([model.lengths for model in models])
         self.standardize_ = per_model([model.rescaled for model in models])
         self.learning_rate_ = per_model([model.learning_rate for model in models])
         self.scale_ = per_model([fit.scale for fit in fits])
@@ -157,13 +169,17 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         return draws
 
     def summary(self) -> pd.DataFrame:
-        """What was learned, one row a model: lengths, scales, learning rates, leave-one-out log loss and error."""
+        """What was learned, one row a model: lengths, scales, learning rates, leave-one-out log loss and error.
+
+        A length that was drawn comes with the middle 95 % of its draws.
+        """
         check_is_fitted(self)
         labels = self.classes_.tolist()
         pairs = [f"{a} | {b}" for a, b in combinations(labels, 2)]
         rows = [
             {
                 "length_scale": model.length,
+                **_interval(model.lengths),
                 "scale": model.fit.scale,
                 "learning_rate": model.learning_rate,
                 "standardized": model.rescaled,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,15 @@ from softmargin.estimators.binary import Binary, spread_of
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 
-__all__ = ["KernelBinary", "KernelExpansions"]
+__all__ = ["KernelBinary", "KernelExpansions", "by_length"]
+
+_CHUNK = 512  # new rows at a time
+
+
+def by_length(kernel: Kernel, unit: float, X: Any, Z: Any = None) -> Callable[[float, Any], Array]:
+    """Columns of the matrix of ``k / unit`` between rows that the kernel sees, as a function of the length."""
+    matrix = kernel.by_length(X, Z)
+    return lambda length, at: matrix(length, at) / unit
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,6 +36,8 @@ class KernelBinary(Binary):
 
     map: KernelMap
     base: float = 1.0  # what a scale of one stands for in the posterior
+
+    lengths = None  # the length has no draws
 
     @property
     def has_spread(self) -> bool:
@@ -85,22 +96,37 @@ class KernelExpansions(Binary):
     has_spread = True
 
     @property
+    def lengths(self) -> Array | None:
+        """Draws (chains, draws) of the length of the kernel, where it was drawn."""
+        return self.expansions.values.get("length")
+
+    @property
     def length(self) -> float | None:
-        """Length of the kernel."""
-        return self.kernel.length
+        """Length of the kernel, or exp of the posterior mean of its logarithm."""
+        return self.kernel.length if self.lengths is None else float(np.exp(np.log(self.lengths).mean()))
 
     @property
     def rescaled(self) -> bool:
         """Whether the kernel sees rescaled columns."""
         return self.scaling is not None
 
-    def _across(self, X: Any) -> Array:
-        if self.kernel.precomputed:
-            return self.kernel.matrix(X)[:, self.vectors] / self.unit
-        return self.kernel.matrix(rescaled(X, self.scaling), self.vectors) / self.unit
+    def _across(self, X: Any) -> Iterator[Array | Callable[[float, Any], Array]]:
+        """The kernel matrix of new rows with the vectors, or its columns by length, some rows at a time."""
+        for lo in range(0, X.shape[0], _CHUNK):
+            part = X[lo : lo + _CHUNK]
+            if self.kernel.precomputed:
+                yield self.kernel.matrix(part)[:, self.vectors] / self.unit
+            elif self.lengths is None:
+                yield self.kernel.matrix(rescaled(part, self.scaling), self.vectors) / self.unit
+            else:
+                yield by_length(self.kernel, self.unit, rescaled(part, self.scaling), self.vectors)
+
+    def _predictor(self, X: Any) -> Array:
+        return np.hstack([self.expansions.predictor(across) for across in self._across(X)])
 
     def moments(self, X: Any) -> tuple[Array, Array]:
-        return self.expansions.moments(self._across(X))
+        parts = [self.expansions.moments(across) for across in self._across(X)]
+        return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
 
     def decision(self, X: Any, kind: str) -> Array:
         with one_blas_thread():
@@ -110,21 +136,21 @@ class KernelExpansions(Binary):
         if kind == "calibrated" and self.linked:
             return super().positive(X, kind)
         with one_blas_thread():
-            across = self._across(X)
-            if kind != "sign":
-                return self.expansions.probability(across, rate=self.learning_rate)
-            return np.asarray((self.expansions.predictor(across) > 0.0).mean(axis=0))
+            if kind == "sign":
+                return np.asarray((self._predictor(X) > 0.0).mean(axis=0))
+            rate = self.learning_rate
+            return np.concatenate([self.expansions.probability(across, rate=rate) for across in self._across(X)])
 
     def sample(self, X: Any, n: int, streams: Streams) -> Array:
         with one_blas_thread():
-            f = self.expansions.predictor(self._across(X))
+            f = self._predictor(X)
         chosen = streams.at(Purpose.PREDICT).choice(len(f), size=n, replace=n > len(f))
         return np.ascontiguousarray(f[chosen].T)
 
     def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
         """Every draw of the intercept, the number of active rows and what else was sampled."""
         expansions = self.expansions
-        values = dict(expansions.values)
+        values = {"length_scale" if name == "length" else name: each for name, each in expansions.values.items()}
         stats = {"loglik": values.pop("loglik")}
         active = expansions.n_active.astype(float)
         return diagnostics.Sampled(

@@ -30,6 +30,7 @@ _ROUGH = 1e-4  # relative change of the bound at which a fit that is only compar
 _STEPS = 40  # most steps of such a fit: where the scale collapses it would take many, and is not chosen
 _TRUSTED = 0.7  # largest k v up to which a leave-one-out score may choose
 _NARROWEST, _WIDEST = -2.0, 4.0  # widths tried, as powers of two of the mean distance
+_WORTH = 3e-4  # gain of the score below which a width is not refined further
 _ALIKE = 1.5  # ratio of spreads up to which columns are taken to have one unit
 _POSITIVE = ("chi2", "additive_chi2")  # kernels of counts, which cannot be centred
 
@@ -159,16 +160,18 @@ class _Search:
         return self.found[key]
 
     def climb(self, best: Candidate, stride: float) -> Candidate:
-        """Go on to wider or else to narrower kernels as long as that helps."""
+        """Go on to wider or else to narrower kernels as long as that helps, and is worth a fit."""
         if best.setting.kernel.length is None:
             return best
         for side in (stride, -stride):
             start = best
             while _NARROWEST <= best.step + side <= _WIDEST:
-                other = self.at(best.setting, best.step + side)
-                if not other.rank < best.rank:
+                last, other = best, self.at(best.setting, best.step + side)
+                if not other.rank < last.rank:
                     break
                 best = other
+                if last.rank[0] == best.rank[0] and last.rank[1] - best.rank[1] < _WORTH:
+                    break
             if best is not start:
                 break
         return best

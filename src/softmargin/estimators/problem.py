@@ -26,6 +26,7 @@ from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.dual import Dual
 from softmargin.solvers.space import Full
+from softmargin.solvers.span import distinct
 
 __all__ = ["PRIORS", "SOLVERS", "Problem", "bound_prior", "coordinates_for", "kept_columns", "prepare", "prior_of"]
 
@@ -39,6 +40,7 @@ PRIORS: dict[str, Any] = {
     "laplace-zero": LaplaceZero,
 }
 SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual, "cg": ConjugateGradients}
+_SMALL = 1000  # columns up to which the mode of more rows than columns is found with a Gram matrix, sparse or not
 _ROOM = 1e9  # bytes of dense matrices above which a sparse problem is solved by products alone
 
 
@@ -83,39 +85,51 @@ def prepare(
     names: Any = None,
     workers: int = 1,
     streams: Streams,
+    point: bool = False,
 ) -> Problem:
-    """The model of rows X with responses ``sign``, that count ``count`` times each and weigh ``weight``."""
-    coordinates = coordinates_for(design_for(X, columns), prior, solver, products=True)
+    """The model of rows X with responses ``sign``, that count ``count`` times each and weigh ``weight``.
+
+    ``point`` says that its mode alone is wanted.
+    """
+    coordinates = coordinates_for(design_for(X, columns), prior, solver, products=True, point=point)
     free = np.zeros(coordinates.design.shape[1], dtype=bool)
     free[: int(columns.intercept)] = True
     blocks = Blocks(coordinates.design, sign, weight, workers=workers)
     space = Iterative(coordinates.design) if isinstance(coordinates.design, Implicit) else Full()
-    model = Model(blocks, loss, bound_prior(prior, free, columns, len(sign), names), free, streams, space)
+    rows = _different(coordinates.design) if len(free) > len(sign) else len(sign)
+    model = Model(blocks, loss, bound_prior(prior, free, columns, rows, names), free, streams, space)
     return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
 
 
-def coordinates_for(design: Design, prior: Any, solver: str, *, products: bool = False) -> Coordinates:
+def _different(design: Any) -> int:
+    """How many different rows there are: with more columns, that many directions, as often as a row may be repeated."""
+    return len(np.unique(distinct(design.X)) if isinstance(design, Sparse) else np.unique(design.X, axis=0))
+
+
+def coordinates_for(
+    design: Design, prior: Any, solver: str, *, products: bool = False, point: bool = False
+) -> Coordinates:
     """The coordinates that a solver works in.
 
     "auto" takes the space of the rows where that is smaller and allowed; and, where ``products`` alone will do for what
-    follows, those where either would need too large a matrix.
+    follows, those where either would need too large a matrix, or where they find a ``point`` exactly and sooner.
     """
     if solver == "cg" and not products:
         raise ValueError("solver='cg' is for two classes or pairs of them; use multi_class='pairwise', or 'auto'.")
-    chosen = SOLVERS[_suited(design, prior, products) if solver == "auto" else solver]()
+    chosen = SOLVERS[_suited(design, prior, products, point) if solver == "auto" else solver]()
     require(chosen, loss=None, prior=prior)
     coordinates: Coordinates = chosen.coordinates(design)
     return coordinates
 
 
-def _suited(design: Design, prior: Any, products: bool) -> str:
+def _suited(design: Design, prior: Any, products: bool, point: bool) -> str:
     n, q = design.shape
     if not getattr(prior, "isotropic", False):
         return "cholesky"
     wide = q > n
     # what a fit holds at once: X X' with its factor and four bases, or the Gram matrix, its factor and its inverse
     room = 8.0 * (n * (3.0 * n + 4.0 * q) if wide else 3.0 * q * q)
-    if products and isinstance(design, Sparse) and room > _ROOM:
+    if products and isinstance(design, Sparse) and (room > _ROOM or (point and (wide or q > _SMALL))):
         return "cg"
     return "dual" if wide else "cholesky"
 

@@ -34,6 +34,11 @@ class HeldOut(NamedTuple):
     loo: LeaveOneOut
 
     @property
+    def offset(self) -> float:
+        """How far the link moves the boundary from f = 0."""
+        return self.loo.b / self.loo.a
+
+    @property
     def probability(self) -> Array:
         """Probability of the second class of every training row, left out."""
         return self.loo.link.probability(self.f, self.v)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,32 +12,27 @@ from softmargin.designs.base import Array
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI
 from softmargin.engines.gibbs import Gibbs
-from softmargin.engines.loop import Info, Outcome, run
+from softmargin.engines.hmc_sweeps import SweptHMC
+from softmargin.engines.loop import Outcome, run
 from softmargin.engines.model import Model
-from softmargin.engines.noise import LearnedNoise, Noise, NoiseState, NoisyGibbs
+from softmargin.engines.noise import LearnedNoise, Noise, NoiseState, NoisyGibbs, at_noise
 from softmargin.engines.scale_mixture import mix_over_scale
-from softmargin.estimators.inference import Settings, _best, _spread, options_of, run_engine
-from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
-from softmargin.solvers.wide import enlarged
+from softmargin.estimators.inference import (
+    _ACCEPTED,
+    _BURN_IN,
+    Inclusion,
+    Settings,
+    _best,
+    _needs_no_draws,
+    drawn_fit,
+    options_of,
+    run_engine,
+    suited,
+)
+from softmargin.estimators.regression_readout import levels_of_draws, levels_of_law
+from softmargin.posterior import Posterior
 
-__all__ = ["REGRESSIONS", "Regression", "Units", "half_widths"]
-
-_NODES = 40  # values of the noise level that stand for its density
-_HERMITE = np.polynomial.hermite_e.hermegauss(48)
-
-
-class Units(NamedTuple):
-    """The response that the model sees is ``(y - centre)/spread``."""
-
-    centre: float
-    spread: float
-
-    def mean(self, beta: Array, intercept: bool) -> Array:
-        """Coefficients (..., q) in units of y."""
-        beta = self.spread * beta
-        if intercept:
-            beta[..., 0] += self.centre
-        return beta
+__all__ = ["REGRESSIONS", "Regression"]
 
 
 class Regression(NamedTuple):
@@ -48,57 +43,82 @@ class Regression(NamedTuple):
     outcome: Outcome
     levels: Array  # noise levels nu
     losses: tuple[Any, ...]  # and the loss that goes with each
-    inclusion: None = None  # no prior with point masses
+    inclusion: Inclusion | None = None
+    notice: str = ""  # what the user should know about the run
 
 
-def _levels(state: NoiseState) -> tuple[Array, tuple[Any, ...]]:
-    """Quantiles of the level's density."""
-    below = np.cumsum(state.law.masses) - 0.5 * state.law.masses
-    points = np.interp((np.arange(_NODES) + 0.5) / _NODES, below, state.law.points)
-    return np.exp(points), (state.loss,) * _NODES
+def _gaussian(
+    settings: Settings, outcome: Outcome, mean: Array, root: Any, scales: Array, weights: Array
+) -> Regression:
+    """A Gaussian posterior with the noise of the engine's last state."""
+    posterior = settings.readout.gaussian(np.array(mean), root, scales, weights)
+    scale = float(np.exp(weights @ np.log(posterior.scales)))
+    return Regression(posterior, scale, outcome, *levels_of_law(outcome.state))
 
 
-def _gaussian(settings: Settings, units: Units, outcome: Outcome, q: Any, scales: Array, weights: Array) -> Regression:
-    """Assemble a Gaussian posterior, q with ``mean`` and ``root``."""
-    mean = units.mean(np.array(q.mean), settings.readout.columns.intercept)
-    square, root = float(weights @ scales**2), enlarged(q.root, units.spread)
-    spread = units.spread
-    posterior = GaussianPosterior(
-        settings.readout.columns, settings.readout.basis, mean, spread**2 * square, root, spread * scales, weights
-    )
-    scale = spread * float(np.exp(weights @ np.log(scales)))
-    return Regression(posterior, scale, outcome, *_levels(outcome.state))
+def _at_one_scale(settings: Settings, outcome: Outcome, mean: Array, root: Any) -> Regression:
+    scale = outcome.state.inner.prior.values["scale"]
+    return _gaussian(settings, outcome, mean, root, np.array([scale]), np.ones(1))
 
 
-def _vb(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
+def _selecting(model: Model, settings: Settings, noise: Noise) -> Regression:
+    """The variational engine that a prior with point masses brings along.
+
+    Its starts are compared at one noise level: first at the usual one, then at the one that was learned.
+    """
+    engine = model.prior.variational(**options_of(settings, "starts"))  # type: ignore[attr-defined]
+
+    def attempt(model: Model, noise: Noise) -> Outcome:
+        learned = LearnedNoise(engine, noise)
+        return run_engine(learned, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+
+    outcome = attempt(model, noise)
+    if noise.level is None and not outcome.interrupted:
+        outcome = _best(lambda found: found, (outcome, attempt(*_settled(model, noise, outcome.state))))
+    state = outcome.state.inner
+    nothing = np.zeros_like(state.inclusion)
+    found = _at_one_scale(settings, outcome, *engine.coefficients(state))
+    return found._replace(inclusion=Inclusion(state.inclusion[None], nothing, nothing[None]))
+
+
+def _settled(model: Model, noise: Noise, state: NoiseState) -> tuple[Model, Noise]:
+    """The problem with a learned level and band to start from."""
+    level = float(state.law.weight) ** (-1.0 / state.loss.noise_power)
+    return replace(model, loss=state.loss), replace(noise, first=level)
+
+
+def _vb(model: Model, settings: Settings, noise: Noise) -> Regression:
     """Exact Gaussian variational inference; a learned prior scale adds its spread by a mixture."""
+    _needs_no_draws(model)
+    if hasattr(model.prior, "variational"):
+        return _selecting(model, settings, noise)
     options_of(settings)
     engine = LearnedNoise(GaussianVI(), noise)
     outcome = run_engine(engine, model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
     state: NoiseState = outcome.state
-    structured = not isinstance(state.inner.q.root, np.ndarray)  # its mixture over scales would not be
+    q = state.inner.q
+    structured = not isinstance(q.root, np.ndarray)  # its mixture over scales would not be
     if model.prior.stretch(model.prior.start()) is None or outcome.interrupted or structured:
-        scales = np.array([state.inner.prior.values["scale"]])
-        return _gaussian(settings, units, outcome, state.inner.q, scales, np.ones(1))
-    now = replace(model.with_weight(state.law.weight * model.c), loss=state.loss)
+        return _at_one_scale(settings, outcome, q.mean, q.root)
     try:
-        mixture = mix_over_scale(now, state.inner)
+        mixture = mix_over_scale(at_noise(model, state.loss, state.law.weight), state.inner)
     except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
         outcome.interrupted = True
-        return _gaussian(
-            settings, units, outcome, state.inner.q, np.array([state.inner.prior.values["scale"]]), np.ones(1)
-        )
-    return _gaussian(settings, units, outcome, mixture, mixture.scales, mixture.weights)
+        return _at_one_scale(settings, outcome, q.mean, q.root)
+    return _gaussian(settings, outcome, mixture.mean, mixture.root, mixture.scales, mixture.weights)
 
 
-def _meanfield(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
+def _meanfield(model: Model, settings: Settings, noise: Noise) -> Regression:
+    _needs_no_draws(model)
+    if hasattr(model.prior, "variational"):
+        return _selecting(model, settings, noise)
     engine = LearnedNoise(MeanField(**options_of(settings, "accelerate")), noise)
     outcome = run_engine(engine, model, settings, "meanfield", max_iter=settings.max_iter, tol=settings.tol)
-    inner = outcome.state.inner
-    return _gaussian(settings, units, outcome, inner.q, np.array([inner.prior.values["scale"]]), np.ones(1))
+    return _at_one_scale(settings, outcome, outcome.state.inner.q.mean, outcome.state.inner.q.root)
 
 
-def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
+def _map(model: Model, settings: Settings, noise: Noise) -> Regression:
+    _needs_no_draws(model)
     if not hasattr(model.prior, "mode"):
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
     options = dict(options_of(settings, "accelerate", "smoothing", "starts"))
@@ -106,10 +126,8 @@ def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regres
     starts = options.pop("starts", (1.0,) if convex else (0.01, 1.0, 100.0))
     tol = min(settings.tol, 1e-12)  # EM creeps: a small change of the objective is not yet a small distance
     if noise.width_prior is not None:  # the band that the variational fit finds: a joint mode would overfit it
-        found = run(LearnedNoise(GaussianVI(), noise), model, max_iter=settings.max_iter, tol=settings.tol)
-        if found.interrupted:
-            raise KeyboardInterrupt("interrupted while the band was being settled")
-        model, noise = replace(model, loss=found.state.loss), replace(noise, width_prior=None)
+        state = _first_fit(model, settings, noise, "the band was being settled")
+        model, noise = replace(model, loss=state.loss), replace(noise, width_prior=None)
 
     def attempt(start: float) -> Outcome:
         engine = LearnedNoise(EM(shrink=start, **options), noise, mode=True)
@@ -117,90 +135,65 @@ def _map(model: Model, settings: Settings, noise: Noise, units: Units) -> Regres
 
     outcome = _best(attempt, starts)
     inner = outcome.state.inner
-    scale = units.spread * inner.prior.values["scale"]
-    mean = units.mean(inner.q.mean.copy(), settings.readout.columns.intercept)
-    posterior = PointPosterior(settings.readout.columns, settings.readout.basis, mean, scale**2)
-    return Regression(posterior, scale, outcome, *_levels(outcome.state))
+    scale = inner.prior.values["scale"]
+    posterior = settings.readout.point(inner.q.mean.copy(), scale)
+    return Regression(posterior, settings.readout.units.spread * scale, outcome, *levels_of_law(outcome.state))
 
 
-def _gibbs(model: Model, settings: Settings, noise: Noise, units: Units) -> Regression:
-    engine = NoisyGibbs(Gibbs(chains=settings.chains, **options_of(settings, "scale_moves")), noise)
-    sweeps = settings.warmup + settings.draws * settings.thin
-    shape = (settings.draws, settings.chains)
-    draws, mean = np.empty((*shape, model.size)), np.zeros(model.size)
-    scale, loglik, level = np.empty((3, *shape))
-    losses = np.empty(shape, dtype=object)
-    kept, current = 0, Outcome(None)
-
-    def keep(iteration: int, info: Info) -> bool:
-        nonlocal kept, mean
-        past = iteration - settings.warmup
-        if past > 0 and past % settings.thin == 0:
-            for k, state in enumerate(current.state):
-                draws[kept, k], scale[kept, k] = state.chain.beta, state.chain.prior.values["scale"]
-                loglik[kept, k], level[kept, k], losses[kept, k] = state.loglik, state.log_level, state.loss
-                mean += state.chain.mean
-            kept += 1
-        return bool(settings.callback and settings.callback(iteration, info))
-
-    outcome = run_engine(engine, model, replace(settings, callback=keep), "gibbs", max_iter=sweeps, outcome=current)
-    if kept < 2:
-        raise KeyboardInterrupt("interrupted before two draws were kept")
-    outcome.converged = kept == settings.draws
-    spread, intercept = units.spread, settings.readout.columns.intercept
-    draws = np.ascontiguousarray(draws[:kept].swapaxes(0, 1))
-    scale, loglik, level = (values[:kept].T.copy() for values in (scale, loglik, level))
-    recorded = {"noise": spread * np.exp(level)}
-    if noise.width_prior is not None:
-        recorded["epsilon"] = spread * np.array([[loss.width for loss in chain] for chain in losses[:kept].T])
-    posterior = DrawsPosterior(
-        settings.readout.columns,
-        settings.readout.basis,
-        units.mean(mean / (kept * settings.chains), intercept),
-        spread**2 * float((scale**2).mean()),
-        spread * _spread(draws.reshape(-1, model.size)),
-        spread * scale.ravel(),
-        np.full(scale.size, 1.0 / scale.size),
-        units.mean(draws, intercept),
-        loglik,
-        recorded,
-    )
-    chosen = np.linspace(0, level.size - 1, min(level.size, 2 * _NODES)).astype(int)
-    few = np.exp(level.ravel()[chosen]), tuple(losses[:kept].T.ravel()[chosen])
-    return Regression(posterior, spread * float(np.exp(np.log(scale).mean())), outcome, *few)
+def _first_fit(model: Model, settings: Settings, noise: Noise, what: str) -> NoiseState:
+    """The variational fit that another engine starts from."""
+    found = run(LearnedNoise(GaussianVI(), noise), model, max_iter=settings.max_iter, tol=settings.tol)
+    if found.interrupted:
+        raise KeyboardInterrupt(f"interrupted while {what}")
+    state: NoiseState = found.state
+    return state
 
 
-def half_widths(level: float, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:
-    """h with ``P(|f + e| <= h) = level`` for f ~ N(0, v) and noise e averaged over its levels; all are symmetric.
+def _sampler(model: Model, settings: Settings) -> Any:
+    """The suited sampler with the options that it knows.
 
-    h depends on the variance alone, so it is found on a grid of variances and interpolated between.
+    Heated companions of a chain are not offered: at a learned noise level they would need their own normaliser.
     """
-    top, low = float(np.sqrt(v.max())), float(np.sqrt(v.min()))
-    sd = np.linspace(low, top, 33) if top > low else np.array([low])
-    nodes, weights = _HERMITE
-    weights = weights / weights.sum()
-
-    def inside(h: Array) -> Array:
-        total = np.zeros(len(sd))
-        shift = sd[:, None] * nodes
-        for nu, loss in zip(levels, losses, strict=True):
-            kappa = nu**-loss.noise_power
-            total += (2.0 * loss.noise_cdf(h[:, None] + shift, kappa) - 1.0) @ weights
-        return total / len(losses)
-
-    lower, upper = np.zeros(len(sd)), np.full(len(sd), 1.0)
-    while (inside(upper) < level).any():
-        upper *= 2.0
-    for _ in range(32):
-        middle = 0.5 * (lower + upper)
-        enough = inside(middle) >= level
-        lower, upper = np.where(enough, lower, middle), np.where(enough, middle, upper)
-    return np.interp(np.sqrt(v), sd, upper)
+    sampler = suited(model, Gibbs)
+    names = {field.name for field in fields(sampler)}
+    options: dict[str, Any] = dict(options_of(settings, *(names - {"chains", "warmup", "ladder"})))
+    own: dict[str, Any] = {"warmup": settings.warmup, "ladder": ()}
+    return sampler(chains=settings.chains, **options, **{name: own[name] for name in own.keys() & names})
 
 
-REGRESSIONS: dict[str, Callable[[Model, Settings, Noise, Units], Regression]] = {
+def _drawn(engine: NoisyGibbs, model: Model, settings: Settings, label: str) -> Regression:
+    """Run chains and read the posterior and the noise off them."""
+    fit, units = drawn_fit(engine, model, settings, label), settings.readout.units
+    levels = levels_of_draws(fit.posterior.recorded, model.loss, units)
+    return Regression(fit.posterior, units.spread * fit.scale, fit.outcome, *levels, fit.inclusion)
+
+
+def _gibbs(model: Model, settings: Settings, noise: Noise) -> Regression:
+    found = _drawn(NoisyGibbs(_sampler(model, settings), noise), model, settings, "gibbs")
+    found.outcome.state = None  # with the rows that samplers keep
+    return found
+
+
+def _hmc(model: Model, settings: Settings, noise: Noise) -> Regression:
+    if hasattr(model.prior, "sampler"):
+        raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
+    if hasattr(model.blocks.design, "entries") or model.dimension > 2 * len(model.y):
+        raise ValueError("inference='hmc' is not for so many columns; use inference='gibbs'.")
+    engine = SweptHMC(chains=settings.chains, **options_of(settings, "scale_moves"))
+    model, noise = _settled(model, noise, _first_fit(model, settings, noise, "the chains were being prepared"))
+    short = replace(settings, warmup=min(settings.warmup, _BURN_IN))
+    found = _drawn(NoisyGibbs(engine, noise), model, short, "hmc")
+    rate, stuck = engine.acceptance([each.chain for each in found.outcome.state])
+    found.outcome.state = None
+    if not stuck and rate >= _ACCEPTED:
+        return found
+    return found._replace(notice=f"a chain of hmc hardly moves (acceptance {rate:.2f}); use inference='gibbs'.")
+
+
+REGRESSIONS: dict[str, Callable[[Model, Settings, Noise], Regression]] = {
     "map": _map,
     "vb": _vb,
     "meanfield": _meanfield,
     "gibbs": _gibbs,
+    "hmc": _hmc,
 }

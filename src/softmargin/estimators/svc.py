@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from softmargin.designs.base import Array
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators.binary import Recipe, spread_of
+from softmargin.estimators.binary import Binary, Recipe, spread_of
 from softmargin.estimators.effects import Labelled, effects_of, separated
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.indicators import Indicators
@@ -272,8 +272,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         k = len(self.classes_)
         self._fitted = fit_classes(recipe, rows, index, count, weight, columns, k, **form, **task)
         end()
-        self.loo_probability_ = np.full((len(used), len(self.classes_)), np.nan)
-        self.loo_probability_[used] = self._fitted.loo_probability
+        self._used = used
         if getattr(self._fitted, "cells", None) is not None:
             self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
         self._publish()
@@ -309,7 +308,6 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self.intercept_ = np.concatenate([np.atleast_1d(intercept) for _, intercept in means])
         self.learning_rate_ = per_model([model.learning_rate for model in models])
         self.scale_ = per_model([fit.scale for fit in fits])
-        self.loo_ = self._fitted.loo
         if isinstance(models[0], Mixed):
             self.random_effects_ = per_model([model.random_effects() for model in models])
             self.variance_components_ = per_model([model.variance_components() for model in models])
@@ -377,6 +375,20 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         offsets = [model.offset(self.probability) for model in self._fitted.parts]
         return np.array(offsets) if isinstance(self._fitted, Pairwise) else offsets[0]
 
+    @property
+    def loo_(self) -> Any:
+        """Leave-one-out log loss and error, the link's parameters, and ``max_kv``."""
+        check_is_fitted(self)
+        return self._fitted.loo
+
+    @property
+    def loo_probability_(self) -> Array:
+        """Probabilities (n, k) of the classes of every training row, left out; NaN where its weight was zero."""
+        check_is_fitted(self)
+        p = np.full((len(self._used), len(self.classes_)), np.nan)
+        p[self._used] = self._fitted.loo_probability
+        return p
+
     def predict_proba(self, X: Any, groups: Any = None) -> Array:
         """Probability of each class, columns in the order of ``classes_``.
 
@@ -389,6 +401,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def predict(self, X: Any, groups: Any = None) -> Any:
         """The more probable class of each row: the argmax of ``predict_proba``."""
         check_is_fitted(self)
+        if isinstance(self._fitted, Binary):  # the same without the variances, and for a mode without the link
+            return self.classes_[(self.decision_function(X, groups=groups) > 0.0).astype(int)]
         return self.classes_[np.argmax(self.predict_proba(X, groups), axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:

@@ -18,8 +18,9 @@ from softmargin.estimators.inference import Settings
 from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.problem import kept_columns, prepare, prior_of
-from softmargin.estimators.readout import BinaryReadout
-from softmargin.estimators.regression import REGRESSIONS, Regression, Units, half_widths
+from softmargin.estimators.regression import REGRESSIONS, Regression
+from softmargin.estimators.regression_readout import RegressionReadout, Units, half_widths
+from softmargin.estimators.selection import Selection
 from softmargin.estimators.validation import check_finite, check_numeric
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
@@ -32,7 +33,7 @@ __all__ = ["BayesianSVR"]
 _LIKELIHOODS = ("epsilon-insensitive", "squared")
 
 
-class BayesianSVR(RegressorMixin, LinearMachine):
+class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     """Support vector regression that learns its penalty and its noise, with intervals for coefficients and predictions.
 
     Errors ``e = y - f`` have the density ``exp(-2 max(|e| - epsilon, 0)/nu)/(2 epsilon + nu)``: flat within epsilon,
@@ -41,17 +42,18 @@ class BayesianSVR(RegressorMixin, LinearMachine):
     Parameters
     ----------
     prior : str or prior object, default="ridge"
-        "ridge", "lasso", "bridge" or "horseshoe", or a prior object with a scale of your choice.
-    inference : {"vb", "map", "meanfield", "gibbs"}, default="vb"
+        "ridge", "lasso", "bridge" or "horseshoe"; "spike-slab" ("gibbs") or "laplace-zero" ("gibbs" and "vb"), which
+        leave columns out; or a prior object with a scale of your choice.
+    inference : {"vb", "map", "meanfield", "gibbs", "hmc"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode, "meanfield" the approximation of Luts and
-        Ormerod (2014), "gibbs" exact draws.
+        Ormerod (2014), "gibbs" exact draws, "hmc" exact draws that follow each other with less correlation.
     likelihood : {"epsilon-insensitive", "squared"}, default="epsilon-insensitive"
         The loss; "squared" is normal noise with standard deviation nu.
     epsilon : float or "learn", default="learn"
         Half width of the band in which errors cost nothing, in standard deviations of y if ``standardize``. "learn"
         fits it to the shape of the errors (zero for Laplace errors, about one standard deviation for normal ones),
         which is what makes intervals cover as they should; "vb" and "meanfield" take its best value, "map" that of
-        "vb", and "gibbs" draws it.
+        "vb", and "gibbs" and "hmc" draw it.
     noise : float or "learn", default="learn"
         Noise level nu, in standard deviations of y if ``standardize``.
     fit_intercept : bool, default=True
@@ -60,7 +62,8 @@ class BayesianSVR(RegressorMixin, LinearMachine):
         Whether columns and y are centred and scaled inside, so that fits do not depend on units. Results are always
         reported in the units of the data.
     draws, warmup, chains, thin : int
-        Length of the chains of "gibbs": ``draws`` kept draws a chain, every ``thin``-th sweep after ``warmup``.
+        Length of the chains of "gibbs" and "hmc": ``draws`` kept draws a chain, every ``thin``-th sweep after
+        ``warmup``, of which "hmc" makes at most 100.
     max_iter : int, default=500
         Most iterations of the other engines.
     tol : float, default=1e-6
@@ -69,7 +72,7 @@ class BayesianSVR(RegressorMixin, LinearMachine):
         "dual" works in the space the rows span and is chosen when there are more columns than rows; "cg" works with
         products of a sparse X alone and is chosen when dense matrices would be too large (ridge prior).
     engine_options : dict or None, default=None
-        For "map" ``starts``, ``accelerate`` and ``smoothing``; for "meanfield" ``accelerate``; for "gibbs"
+        For "map" ``starts``, ``accelerate`` and ``smoothing``; for "meanfield" ``accelerate``; for "gibbs" and "hmc"
         ``scale_moves``.
     n_jobs : int or None, default=None
         Threads over chains or blocks of rows. Results do not depend on it.
@@ -91,11 +94,15 @@ class BayesianSVR(RegressorMixin, LinearMachine):
     noise_ : float
         Noise level nu in units of y, in the same sense.
     epsilon_ : float
-        Half width of the band in units of y; its posterior mean for "gibbs".
+        Half width of the band in units of y; its posterior mean for "gibbs" and "hmc".
+    inclusion_ : array of shape (n_features,)
+        Posterior probability that a column is in, for priors that leave columns out.
+    inclusion_error_, chain_inclusion_, indicator_gap_ : arrays
+        Its Monte Carlo standard error, its value for each chain, and the frequency of the indicator minus it.
     trace_ : array
         Objective, bound or mean log likelihood of each iteration.
     n_iter_, converged_
-        Iterations, and whether the engine reached its tolerance (all draws for "gibbs").
+        Iterations, and whether the engine reached its tolerance (all draws for "gibbs" and "hmc").
 
     References
     ----------
@@ -209,12 +216,12 @@ class BayesianSVR(RegressorMixin, LinearMachine):
                 streams=Streams.from_random_state(self.random_state),
             )
             settings = Settings(
-                BinaryReadout(columns, problem.coordinates.basis, problem.part, count),
+                RegressionReadout(columns, problem.coordinates.basis, units),
                 callback=each,
                 **self._run_settings(),
             )
             try:
-                found = REGRESSIONS[self.inference](problem.model, settings, noise, units)
+                found = REGRESSIONS[self.inference](problem.model, settings, noise)
             finally:
                 problem.model.blocks.close()
         end()
@@ -228,13 +235,7 @@ class BayesianSVR(RegressorMixin, LinearMachine):
             raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
         if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
             raise ValueError(f"epsilon must be a number of at least 0 or 'learn'; got {self.epsilon!r}.")
-        prior = prior_of(self.prior)
-        if hasattr(prior, "always_include"):
-            raise ValueError(
-                f"{type(prior).__name__} has point masses, which BayesianSVR does not know; use 'ridge', 'lasso', "
-                "'bridge' or 'horseshoe'."
-            )
-        return prior
+        return prior_of(self.prior)
 
     def _likelihood(self, unit: float) -> tuple[Any, Noise]:
         """The loss, and what is known about the noise of a response with spread ``unit``."""
@@ -265,6 +266,10 @@ class BayesianSVR(RegressorMixin, LinearMachine):
         self.noise_ = units.spread * float(np.exp(np.log(found.levels).mean()))
         if self.likelihood != "squared":
             self.epsilon_ = units.spread * float(np.mean([loss.epsilon for loss in found.losses]))
+        chosen = self._fitted.inclusion()
+        if chosen is not None:
+            self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
+            self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
         warn_of_fits([found], self.inference, self.tol, LEVEL + 1)  # type: ignore[list-item]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.designs.base import Array
 from softmargin.engines.approach import many_rows, picked, spread_rows
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
-from softmargin.engines.screened_vi import ScreenedVI, row_moments
+from softmargin.engines.screened_vi import ScreenedVI
 from softmargin.estimators.inference import INFERENCES, Fit, Settings, options_of, run_engine
 from softmargin.estimators.readout import HeldOut
 from softmargin.estimators.stochastic import infer_svi
@@ -19,6 +20,8 @@ from softmargin.estimators.stochastic import infer_svi
 __all__ = ["inference_for", "sampled"]
 
 _ROWS, _RATIO = 5_000, 10  # rows, and rows for each coefficient, that a learning rate is chosen on
+_SAMPLE = 4000  # rows by which two covariances are compared
+_ALIKE = 3e-3  # relative difference of variances that no probability shows
 
 
 def inference_for(name: str, model: Model) -> Callable[[Model, Settings, Fit | None], Fit]:
@@ -38,6 +41,15 @@ def sampled(model: Model, settings: Settings) -> tuple[Model, Settings]:
     readout: Any = settings.readout
     readout = replace(readout, part=readout.part[index], weight=readout.weight[index])
     return picked(model, index), replace(settings, readout=readout)
+
+
+def _variances(model: Model, root: Any, near: Array) -> Array:
+    """Variance of every predictor; from those of a covariance that is all but the same, where a sample says it is."""
+    some = spread_rows(len(near), _SAMPLE)
+    ratio = picked(model, some).blocks.row_quad(root) / near[some]
+    if float(np.abs(ratio - 1.0).max()) > _ALIKE:
+        return model.blocks.row_quad(root)
+    return near * float(ratio.mean())
 
 
 def _svi(model: Model, settings: Settings, first: Fit | None) -> Fit:
@@ -63,8 +75,8 @@ def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
         try:
             mixture = mix_over_scale(outcome.state.small, outcome.state.few)
             mean, root, scales, weights = mixture.mean, mixture.root, mixture.scales, mixture.weights
-            f, v, message = row_moments(model, mean, root)
-            state = state._replace(f=f, v=v, message=message)
+            f, v = model.blocks.matvec(mean), _variances(model, root, state.v)
+            state = state._replace(f=f, v=v, message=model.loss.gaussian(model.y, model.c, f, v))
         except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
             outcome.interrupted = True
     posterior = settings.readout.gaussian(mean, root, scales, weights)

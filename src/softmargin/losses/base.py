@@ -8,7 +8,7 @@ import numpy as np
 
 from softmargin.designs.base import Array
 
-__all__ = ["Loss", "Message", "Rows"]
+__all__ = ["Loss", "Message", "Pieces", "Rows"]
 
 
 class Rows(NamedTuple):
@@ -26,6 +26,14 @@ class Message(NamedTuple):
     bound: Array
 
 
+class Pieces(NamedTuple):
+    """A loss as a sum of hinges: ``l(y, f) = -2 sum_k max(start_k - sign_k f, 0)``, one row of the arrays each."""
+
+    start: Array  # (pieces, n)
+    sign: Array  # -1 or 1
+    width: float  # of predictors over which a kink may be smoothed
+
+
 @runtime_checkable
 class Loss(Protocol):
     """A pseudo log likelihood ``l(y, f)`` times a weight ``c`` per row, and its two Gaussian faces.
@@ -35,7 +43,8 @@ class Loss(Protocol):
 
     A loss for regression also has ``log_normalizer(kappa)``, the log of the integral of ``exp(kappa l)`` over y;
     ``noise_cdf(e, kappa)``, the distribution function of ``y - f``; and ``noise_power``, the power with which a noise
-    level enters the weight, ``kappa = level^-noise_power``. One with a band has ``width`` and ``with_width``.
+    level enters the weight, ``kappa = level^-noise_power``. One with a band has ``width`` and ``with_width``. A loss
+    that is a sum of hinges has ``pieces(y, c)``.
     """
 
     def loglik(self, y: Array, c: Array, f: Array) -> Array:

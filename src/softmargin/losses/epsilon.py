@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.designs.base import Array
-from softmargin.losses.base import Message, Rows
+from softmargin.losses.base import Message, Pieces, Rows
 from softmargin.losses.hinge import Hinge
 
 __all__ = ["EpsilonInsensitive"]
@@ -66,6 +66,11 @@ class EpsilonInsensitive:
 
     def score(self, y: Array, c: Array, f: Array) -> Array:
         return np.where(np.abs(y - f) > self.epsilon, 2.0 * c * np.sign(y - f), 0.0)
+
+    def pieces(self, y: Array, c: Array) -> Pieces:
+        one = np.ones(len(y))
+        start = np.stack((y - self.epsilon, -y - self.epsilon))
+        return Pieces(start, np.stack((one, -one)), self.epsilon + 1.0 / float(c.mean()))
 
     def _sides(self, y: Array, f: Array) -> tuple[tuple[Array, Array, Array], ...]:
         """Label, predictor and its shift against f of the hinges on ``y - epsilon - f`` and ``f - y - epsilon``."""

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from softmargin.designs.base import Array
-from softmargin.losses.base import Message, Rows
+from softmargin.losses.base import Message, Pieces, Rows
 
 __all__ = ["Hinge"]
 
@@ -105,6 +105,9 @@ class Hinge:
 
     def score(self, y: Array, c: Array, f: Array) -> Array:
         return np.where(y * f < 1.0, 2.0 * c * y, 0.0)
+
+    def pieces(self, y: Array, c: Array) -> Pieces:
+        return Pieces(np.ones((1, len(y))), y[None], 1.0)
 
     def expect(self, y: Array, c: Array, f: Array, v: Array) -> Message:
         message = Message(np.empty(len(y)), np.empty(len(y)), np.empty(len(y)))

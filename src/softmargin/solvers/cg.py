@@ -11,17 +11,20 @@ import numpy as np
 
 from softmargin.designs.base import Array, Design
 from softmargin.designs.sparse import Implicit, Sparse
+from softmargin.solvers.cg_root import CGRoot
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.sketch import RowGaussian, Sketch
 from softmargin.solvers.space import Full
+from softmargin.solvers.span import span_of
 
-__all__ = ["CGNormal", "CGRoot", "ConjugateGradients", "Iterative"]
+__all__ = ["CGNormal", "ConjugateGradients", "Iterative"]
 
 TOLERANCE = 1e-4  # of a solve: its error in posterior standard deviations, rms over the directions that rows see
-PROBES = 128  # draws behind the variances of new rows and of coefficients
+SHARP = 1e-7  # of a mean: a mode is climbed to by means, until its objective changes by rounding alone
 _SIGNS = 64  # columns of random signs behind the distances of the span rule
 _ROUGH = 5e-2  # tolerance of their solves
-_SHARP = 1e6  # weight of a row that is held on the margin, times its prior variance
+_HELD = 1e6  # weight of a row that is held on the margin, times its prior variance
+_REFINED = 2  # steps of iterative refinement of a mean
 _MOST = 5000  # iterations of a solve
 _SEED = 7
 _LOG_2PI_E = 1.0 + math.log(2.0 * math.pi)
@@ -60,6 +63,25 @@ class Iterative(Full):
         """The products of the rows, made once."""
         return Sketch.from_design(self.design)
 
+    def apart(self) -> Iterative:
+        """The same on a copy of the entries of X."""
+        copy = Iterative(replace(self.design, X=self.design.X.copy()))
+        if "sketch" in self.__dict__:
+            copy.__dict__["sketch"] = self.sketch
+        return copy
+
+    def _rough_distances(self, margin: Any, excess: Array, precision: Array) -> Array:
+        """Squared distances of rows with an excess from the span of those on the margin, by solves."""
+        w = np.where(margin, _HELD * precision[-1] / np.maximum(self.design.norms(), 1e-300), 0.0)
+        normal = CGNormal(self, w, np.zeros(len(precision)), precision)
+        distance = np.zeros(len(w))
+        if margin.any():
+            distance[margin] = (1.0 / normal.slack()[margin] - 1.0) / w[margin]
+        off = ~margin & (excess > 0.0)
+        if off.any():
+            distance[off] = normal.unweighted(off)[off]
+        return distance
+
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> CGNormal:
         return CGNormal(self, A, linear, precision)
 
@@ -72,20 +94,18 @@ class Iterative(Full):
     def left_out(self, model: Any, point: Any, penalty: Any, part: Array) -> Array:
         """Predictors of a mode without the part ``part`` of each row, by the span rule.
 
-        See ``engines.active_set.leave_one_out``. Rows on the margin are rows of a very large weight; the distances of
-        the rule are then variances, and they matter to a few per cent: the sketch is corrected by solves.
+        See ``engines.active_set.leave_one_out``. Where too many rows are on the margin for a matrix of their products,
+        they are rows of a very large weight; the distances of the rule are then variances, and they matter to a few
+        per cent: the sketch is corrected by solves.
         """
-        precision = np.maximum(penalty.precision, 1e-4 * float(penalty.precision[-1]))  # a flat intercept drowns all
+        precision = np.maximum(penalty.precision, 1e-4 * float(penalty.precision.max()))  # a flat intercept drowns all
         excess = np.maximum(point.g - (1.0 - part) * 2.0 * model.c, 0.0)
-        w = np.where(point.margin, _SHARP * precision[-1] / np.maximum(self.design.norms(), 1e-300), 0.0)
-        normal = CGNormal(self, w, np.zeros(len(precision)), precision)
-        distance = np.zeros(len(w))
-        if point.margin.any():
-            slack = normal.slack()[point.margin]
-            distance[point.margin] = (1.0 / slack - 1.0) / w[point.margin]
-        off = ~point.margin & (excess > 0.0)
-        if off.any():
-            distance[off] = normal.unweighted(off)[off]
+        margin = span_of(self.design, np.flatnonzero(point.margin), model.y, precision)
+        if margin is not None:
+            excess[point.margin] = margin.excess(point.g, model.c, part)
+            distance = margin.distances(excess > 0.0)
+        else:
+            distance = self._rough_distances(point.margin, excess, precision)
         loo: Array = point.f - model.y * excess * distance
         if not point.margin.any():  # a step along the flat intercept ends where rows meet the margin
             loo = np.clip(loo, min(float(point.f.min()), -1.0), max(float(point.f.max()), 1.0))
@@ -187,14 +207,17 @@ class CGNormal:
         return self._border[1]
 
     def solve(self, rhs: Array) -> Array:
-        """Covariance times ``rhs``."""
-        start = self.prior_variance * rhs[self.lead :, None]
-        x = self.relaxed(self.s[:, None] * self.design.matmat(start))
-        slopes = (start - self._answer(x))[:, 0]
-        return self.grow**2 * self._bordered(slopes, rhs)
+        """Covariance times ``rhs``, refined: rows of a huge weight cost digits."""
+        x = self._once(rhs, TOLERANCE)
+        for _ in range(_REFINED):
+            product = self.design.rmatvec(self.w * self.design.matvec(x)) + self.precision * x
+            x = x + self._once(rhs - product, SHARP)
+        return self.grow**2 * x
 
-    def _bordered(self, slopes: Array, rhs: Array) -> Array:
-        """The whole solution from that of the slopes alone."""
+    def _once(self, rhs: Array, tolerance: float) -> Array:
+        start = self.prior_variance * rhs[self.lead :, None]
+        x = self.relaxed(self.s[:, None] * self.design.matmat(start), tolerance)
+        slopes = (start - self._answer(x))[:, 0]
         if not self.lead:
             return slopes
         first = (rhs[0] - float(self.cross @ rhs[1:])) / self.corner
@@ -225,8 +248,9 @@ class CGNormal:
         return self.grow * np.column_stack((first, slopes - first[:, None] * self.cross))
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """One draw."""
-        return self.mean + self.noise(rng, 1)[0]
+        """One draw, its mean no sharper than its noise."""
+        centre = self.grow**2 * self._once(self.linear, TOLERANCE) if self.centre is None else self.centre
+        return centre + self.noise(rng, 1)[0]
 
     def _signs(self, where: Any) -> Array:
         """Fixed random signs (n, k) in the rows ``where``, zero elsewhere."""
@@ -305,86 +329,3 @@ class CGNormal:
             if name in self.__dict__:
                 copy.__dict__[name] = self.__dict__[name]
         return copy
-
-
-@dataclass(frozen=True, eq=False)
-class CGRoot:
-    """The covariance of a ``CGNormal``; variances of rows that were not fitted, and of coefficients, by fixed draws."""
-
-    normal: CGNormal
-    grow: float = 1.0
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        size = len(self.normal.precision)
-        return size, size
-
-    @property
-    def _factor(self) -> float:
-        return (self.grow * self.normal.grow) ** 2
-
-    @cached_property
-    def _probes(self) -> tuple[Any, Any]:
-        """Fixed draws of the slopes given the intercept, and what was taken off them, in single precision."""
-        rng = np.random.Generator(np.random.Philox(_SEED))
-        parts = [self.normal.coupled(rng, PROBES // 4) for _ in range(4)]
-        kept, taken = (np.concatenate([part[k] for part in parts], axis=1).astype(np.float32) for k in (0, 1))
-        return kept, taken
-
-    @cached_property
-    def notice(self) -> str:
-        """How good the variances of the fitted rows are; empty where the sketch leaves nothing out."""
-        normal = self.normal
-        if not normal.space.sketch.own.any():
-            return ""
-        exact = self._by_draws(normal.design, 0, None)
-        ratio = float(np.sqrt(self._factor * normal.rows.variance / np.maximum(exact, 1e-300)).mean())
-        return (
-            "solver='cg' approximates the spread of the predictors: in the fit their standard deviations were on "
-            f"average {ratio:.2f} times those of {PROBES} draws."
-        )
-
-    def row_quad(self, design: Design, lo: int = 0, hi: int | None = None) -> Array:
-        """Variance of the linear predictors of rows lo..hi; of the rows that were fitted, by the sketch."""
-        normal = self.normal
-        if design is normal.design:
-            return self._factor * normal.rows.variance[lo:hi]
-        return self._by_draws(design, lo, hi)
-
-    def _by_draws(self, design: Design, lo: int, hi: int | None) -> Array:
-        normal = self.normal
-        kept, taken = (design.matmat(part, lo, hi) for part in self._probes)
-        v = _split(kept, taken) * normal.prior_variance * design.norms(lo, hi)
-        if normal.lead:
-            v = v + design.matvec(np.concatenate(([1.0], -normal.cross)), lo, hi) ** 2 / normal.corner
-        return np.asarray(self._factor * v)
-
-    def squares(self) -> Array:
-        """Marginal variances."""
-        normal = self.normal
-        own = _split(*self._probes) * normal.prior_variance
-        if normal.lead:
-            own = np.concatenate(([1.0 / normal.corner], own + normal.cross**2 / normal.corner))
-        return self._factor * own
-
-    def quadratic(self, x: Array) -> float:
-        """``x' C x`` of the covariance C, by one solve."""
-        return self.grow**2 * float(x @ self.normal.solve(x))
-
-    def noise(self, rng: np.random.Generator, n: int) -> Array:
-        """Draws (n, coefficients) of N(0, C)."""
-        parts = [self.normal.noise(rng, min(64, n - lo)) for lo in range(0, n, 64)]
-        return self.grow * np.concatenate(parts)
-
-    def enlarged(self, factor: float) -> CGRoot:
-        """The root of the covariance times the square of a factor."""
-        copy = replace(self, grow=self.grow * factor)
-        if "_probes" in self.__dict__:
-            copy.__dict__["_probes"] = self._probes
-        return copy
-
-
-def _split(kept: Array, taken: Array) -> Array:
-    """Share of a known variance in the first of two independent parts, from draws (..., k) of both."""
-    left, gone = (np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in (kept, taken))
-    return np.asarray(left / np.maximum(left + gone, 1e-300))
