@@ -33,8 +33,11 @@ def grams(X: Any, times: int) -> float:
 
 
 def sampler(sweeps: int) -> BayesianSVC:
-    """One chain, every sweep kept."""
-    return BayesianSVC(inference="gibbs", learning_rate=1.0, draws=sweeps, warmup=0, chains=1, random_state=0)
+    """One chain, every sweep kept, without moves along axes and of the scale: they are there to mix, at a price."""
+    plain = {"scale_moves": False}
+    return BayesianSVC(
+        inference="gibbs", learning_rate=1.0, draws=sweeps, warmup=0, chains=1, random_state=0, engine_options=plain
+    )
 
 
 def peak(X: Any, y: Any, sweeps: int) -> float:
