@@ -97,10 +97,10 @@ def test_the_full_model_has_the_papers_kernel(modules):
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
     X = rng.standard_normal((60, 2)) + 4.0 * y[:, None]
-    model = models.bgkm(X, y, 100)
+    model = models.fitted("BGKM", X, y, 60, 100)
     distance = cdist(X, X)[np.triu_indices(60, 1)]
-    assert np.isclose(model.gamma, distance.mean() ** -2.0)
-    assert model.draws.intercept.shape == (1, 10)  # every fifth of the second half
+    assert np.isclose(model.length_scale_, distance.mean())
+    assert model.posterior_.intercept.shape == (1, 10)  # every fifth of the second half
     assert (model.predict(X) != y).mean() < 0.05
     np.testing.assert_array_equal(model.predict(np.array([[-1.0, -1.0], [5.0, 5.0]])), [0, 1])
     assert models.halves(100) == {"chains": 1, "thin": 5, "warmup": 50, "draws": 10}
