@@ -174,8 +174,8 @@ def squares(quick: bool, limit: float) -> str:
             rows.append(row)
             print(*map(common.number, row), flush=True)
     columns = (
-        "set", "C", "our gap", "mode, CPU s", "fit, CPU s", "LIBLINEAR, CPU s", "to our fit", "skglm, CPU s",
-        "to our fit", "libsvm, CPU s", "to our fit",
+        "set", "C", "our gap", "mode, CPU s", "fit, CPU s", "LIBLINEAR, CPU s", "LIBLINEAR / ours", "skglm, CPU s",
+        "skglm / ours", "libsvm, CPU s", "libsvm / ours",
     )  # fmt: skip
     return common.markdown(columns, rows)
 
@@ -212,7 +212,7 @@ def absolute_values(quick: bool, limit: float) -> str:
             row = (name, f"{scale:g}", model.gap_, difference, seconds, mark + common.number(theirs), mark + common.number(theirs / seconds))  # fmt: skip  # noqa: E501
             rows.append(row)
             print(*map(common.number, row), flush=True)
-    columns = ("set", "scale", "our gap", "difference to HiGHS", "fit, CPU s", "HiGHS, CPU s", "to our fit")
+    columns = ("set", "scale", "our gap", "difference to HiGHS", "fit, CPU s", "HiGHS, CPU s", "HiGHS / ours")
     return common.markdown(columns, rows)
 
 

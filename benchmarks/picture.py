@@ -63,7 +63,7 @@ def comparisons(page: str) -> dict[str, list[float]]:
         "hmc, 4 chains: effective draws\nover NUTS (NumPyro)": hmc(4),
         "hmc, 16 chains: the same": hmc(16),
         "gibbs: effective draws of |beta|\nover Polson and Scott": lengths(page),
-        "map: time of LinearSVC\n(LIBLINEAR) to 1e-6": column(page, "modes", "ratio"),
+        "map: time of LinearSVC (LIBLINEAR)\nto 1e-6, sparse X to 1e-4": column(page, "modes", "LIBLINEAR / ours"),
         "map, lasso: time of HiGHS": column(page, "selection_lasso", "ratio"),
         "defaults: time of the quicker\nsearched peer": column(page, "self_tuning", "quicker peer / softmargin"),
         "probabilities: time of a searched,\ncalibrated SVM": calibration(page),

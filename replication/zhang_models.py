@@ -49,7 +49,10 @@ def fitted(name: str, X: Any, y: Any, most: int, sweeps: int) -> Any:
     if name == "FBGKM":
         return fbgkm(X, y, most, **halves(sweeps))
     if name in MACHINES:
-        machine = BayesianKernelClassifier(likelihood=MACHINES[name], basis="full", **CHAIN, **halves(sweeps))
+        options = {"prior": GPrior()} if name == "BGKM" else None
+        machine = BayesianKernelClassifier(
+            likelihood=MACHINES[name], basis="full", engine_options=options, **CHAIN, **halves(sweeps)
+        )
         return machine.fit(X, y)
     return dict(fits(X, y))[METHODS[2 if name == SVC else 0]]()
 

@@ -55,12 +55,13 @@ def test_all_rows_active_equals_quadrature(likelihood, fixed):
 
 @pytest.mark.filterwarnings("ignore:the chains disagree")
 def test_the_estimator_draws_the_probit_on_all_rows_likewise():
-    """Its default prior is that of the paper, its predictions averages over the draws."""
+    """Its predictions are averages over the draws."""
     X, y, K, new = problem(4, seed=1)
     L, parts = evidence(Probit(), ndtr, K, y, np.ones(4), new, [0, 1, 2, 3], GPrior(), 15)
     model = BayesianKernelClassifier(
-        "rbf", 1.5, "probit", "full", "gibbs", standardize=False, draws=3000, warmup=300, chains=2, random_state=0
-    ).fit(X, y)
+        "rbf", 1.5, "probit", "full", "gibbs", standardize=False, draws=3000, warmup=300, chains=2, random_state=0,
+        engine_options={"prior": GPrior()},
+    ).fit(X, y)  # fmt: skip
     draws = model.posterior_
     p = ndtr(draws.predictor(new)).reshape(*draws.intercept.shape, 2)
     z = [z_score(p[..., i], parts[i] / L) for i in range(2)] + [z_score(np.log(draws.values["g"]), parts[-2] / L)]

@@ -186,3 +186,4 @@ def test_one_convergence_warning_with_the_number():
 def test_nullable_booleans_are_booleans():
     model = BayesianSVC().fit(X, pd.array(Y == "a", dtype="boolean"))
     assert model.classes_.dtype == bool and model.predict(X[:2]).dtype == bool
+    assert BayesianSVC().fit(X, pd.array(Y == "a", dtype="Int64")).classes_.dtype == np.int64

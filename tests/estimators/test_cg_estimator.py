@@ -184,3 +184,24 @@ def test_parts_that_do_not_fit_are_refused():
     three = np.arange(90) % 3
     with pytest.raises(ValueError, match="solver='cg' is for two classes or pairs of them"):
         fitted("cg", X, three, multi_class="sum-to-zero")
+
+
+def test_a_mode_with_its_rate_to_find_is_that_of_dense_rows():
+    """The rate is settled by fits that products alone would only approximate."""
+    rng = np.random.default_rng(3)
+    X = sp.random(300, 1200, 0.005, random_state=3, format="csr")
+    X.data[:] = rng.integers(1, 5, len(X.data))
+    y = (X @ rng.standard_normal(1200) + 0.9 * rng.standard_normal(300) > 0).astype(int)
+    dense, rows = (BayesianSVC(inference="map", fit_intercept=False).fit(Z, y) for Z in (X.toarray(), X))
+    assert rows.learning_rate_ == dense.learning_rate_
+    np.testing.assert_allclose(rows.coef_, dense.coef_, atol=1e-6 * np.abs(dense.coef_).max())
+
+
+def test_entries_of_one_cell_add_up():
+    rng = np.random.default_rng(0)
+    X = sp.random(80, 30, 0.2, random_state=0, format="csr")
+    y = (X @ rng.standard_normal(30) > 0).astype(int)
+    half = sp.csr_matrix((np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr), X.shape)
+    one, two = (BayesianSVC(inference="map", learning_rate=1.0).fit(Z, y) for Z in (X, half))
+    np.testing.assert_allclose(two.coef_, one.coef_, rtol=1e-9)
+    assert half.nnz == 2 * X.nnz

@@ -156,3 +156,15 @@ def test_more_columns_than_rows():
         assert list(model.get_support(indices=True)) == [3, 10]
     with pytest.raises(ValueError, match="inference='hmc' is not for so many columns; use inference='gibbs'"):
         BayesianSVR(inference="hmc", solver="cholesky").fit(np.hstack((X, X)), y)
+
+
+def test_a_band_that_starts_at_nothing_moves():
+    """Heavy tails: the variational band is next to zero, where hmc starts from, and draws are elsewhere."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 2))
+    y = X @ [1.0, -1.0] + 0.3 * rng.standard_t(1.5, size=100)
+    bands = [
+        BayesianSVR(inference=inference, draws=150, warmup=50, chains=2, random_state=0).fit(X, y).epsilon_
+        for inference in ("hmc", "gibbs")
+    ]
+    assert 0.5 < bands[0] / bands[1] < 2.0

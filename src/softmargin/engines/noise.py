@@ -78,6 +78,11 @@ class Noise:
         """Log levels, and logs of bands, that are considered."""
         return _LOWEST + math.log(self.unit), _HIGHEST + math.log(self.unit)
 
+    def within(self, level: float) -> float:
+        """A level or band to start draws from, inside what they consider."""
+        low, high = self.range
+        return math.exp(min(max(math.log(max(level, 1e-300)), low + 1.0), high - 1.0))
+
     def log_density(self, loss: Any, T: float, N: float) -> Callable[[float], float]:
         """Log of likelihood times prior as a function of log nu."""
         low, high = self.range

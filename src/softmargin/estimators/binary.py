@@ -169,7 +169,9 @@ def fit_binary(
     with one_blas_thread():
         rows = (X, sign, count, weight, columns)
         form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
-        point = recipe.inference == "map" and hasattr(recipe.loss, "box")
+        # a mode alone: its rate is given, not settled by fits that need more of the rows
+        given = not isinstance(recipe.learning_rate, str)
+        point = given and recipe.inference == "map" and hasattr(recipe.loss, "box")
         problem = prepare(*rows, prior=recipe.prior, solver=recipe.solver, point=point, **form)
         model = problem.model
         readout = BinaryReadout(columns, problem.coordinates.basis, problem.part, weight)

@@ -332,8 +332,11 @@ def _gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
 def suited(model: Model, usual: Any) -> Any:
     """The sampler that a prior brings along, or the usual one; for point masses one that needs less of the loss."""
     sampler = getattr(model.prior, "sampler", usual)
-    plain = not all(hasattr(model.loss, name) for name in sampler.needs_loss)
-    return CollapsedGibbs if plain and hasattr(model.prior, "slab_precision") else sampler
+    if sampler is usual or all(hasattr(model.loss, name) for name in sampler.needs_loss):
+        return sampler
+    if not hasattr(model.prior, "slab_precision"):
+        raise ValueError("a prior with point masses and random effects is for likelihood='hinge'; choose one of them.")
+    return CollapsedGibbs
 
 
 def sampler_of(model: Model, settings: Settings, usual: Any) -> Any:

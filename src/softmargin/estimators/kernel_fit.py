@@ -33,7 +33,7 @@ from softmargin.priors.g_prior import GPrior
 
 __all__ = ["KernelRecipe", "fit_kernel", "fit_kernel_pairs"]
 
-_SHRINKAGE = (1.0, 1.0)  # of the g-prior of active vectors: long tails, since wide kernels need large scales
+_SHRINKAGE = {"active": (1.0, 1.0), "full": (2.0, 2.0)}  # of the g-prior: long tails, wide kernels need large scales
 _OWN_SLOPE = {"logit": 1.0, "probit": math.sqrt(8.0 / math.pi)}  # of the logistic function with the same slope at 0
 _WIDTHS = 1.0  # prior standard deviation of the logarithm of a length that is drawn, around the mean distance
 _SLAB = 256  # rows whose draws are held at a time
@@ -193,19 +193,19 @@ def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansio
     seen = rows.X if kernel.precomputed else rescaled(rows.X, columns)
     K = (kernel.matrix(seen)[:, rows.at] if kernel.precomputed else kernel.matrix(seen)) / unit
     length = _drawn_length(recipe, chosen, seen) if recipe.basis == "active" else None
-    settings = task.settings(None)
-    known = ("prior", "moves", "informed") if recipe.basis == "active" else ("prior",)
+    settings, basis = task.settings(None), "active" if recipe.basis == "active" else "full"
+    known = ("prior", "moves", "informed") if basis == "active" else ("prior",)
     options = dict(options_of(settings, *(("machine_prior",) if recipe.noisy else known)))
     if not isinstance(recipe.scale, str):
         options.setdefault("prior", GPrior(float(recipe.scale) ** -2.0))
-    elif recipe.basis == "active":
-        options.setdefault("prior", GPrior(_SHRINKAGE))
+    elif not recipe.noisy:
+        options.setdefault("prior", GPrior(_SHRINKAGE[basis]))
     draws = fit_active(
         K,
         rows.sign,
         rate * rows.weight,
         likelihood=recipe.likelihood,
-        basis="active" if recipe.basis == "active" else "full",
+        basis=basis,
         max_active=recipe.max_active,
         length=length,
         sweeps=settings.draws * settings.thin,

@@ -83,8 +83,10 @@ def _selecting(model: Model, settings: Settings, noise: Noise) -> Regression:
 
 def _settled(model: Model, noise: Noise, state: NoiseState) -> tuple[Model, Noise]:
     """The problem with a learned level and band to start from."""
-    level = float(state.law.weight) ** (-1.0 / state.loss.noise_power)
-    return replace(model, loss=state.loss), replace(noise, first=level)
+    level, loss = float(state.law.weight) ** (-1.0 / state.loss.noise_power), state.loss
+    if noise.width_prior is not None:
+        loss = loss.with_width(noise.within(loss.width))
+    return replace(model, loss=loss), replace(noise, first=noise.within(level))
 
 
 def _vb(model: Model, settings: Settings, noise: Noise) -> Regression:

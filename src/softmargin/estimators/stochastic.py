@@ -26,6 +26,8 @@ class StochasticFit(NamedTuple):
 
 def infer_svi(model: Model, settings: Settings, state: SVIState | None = None) -> StochasticFit:
     """Stochastic variational inference; with ``state`` the rows are added to those that it has seen."""
+    if hasattr(model.blocks.design, "entries"):
+        raise ValueError("inference='svi' needs rows, and solver='cg' has products alone; use inference='vb'.")
     options = dict(options_of(settings, "batch", "first", "decay", "mean_field", "epochs"))
     epochs, engine = options.pop("epochs", None), SVI(**options)
     readout: BinaryReadout = settings.readout

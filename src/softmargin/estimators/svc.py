@@ -33,6 +33,7 @@ from softmargin.estimators.validation import (
     class_labels,
     labels_given,
     row_weights,
+    summed,
 )
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
@@ -242,7 +243,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             ensure_min_samples=2,
             ensure_min_features=0 if effects else 1,
         )
-        names = getattr(self, "feature_names_in_", None)
+        X, names = summed(X), getattr(self, "feature_names_in_", None)
         check_finite(X, names, missing=True)
         self.classes_, index = class_labels(y)
         count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

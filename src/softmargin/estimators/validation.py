@@ -20,6 +20,7 @@ __all__ = [
     "class_labels",
     "labels_given",
     "row_weights",
+    "summed",
 ]
 
 
@@ -76,6 +77,15 @@ def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
     )
 
 
+def summed(X: Any) -> Any:
+    """Rows as they are; of sparse ones, entries of the same cell added up."""
+    if not sp.issparse(X) or X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
 def check_observed(missing: Any, names: list[str]) -> None:
     """Refuse a column without any observed value."""
     empty = np.flatnonzero(missing.all(axis=0))
@@ -84,13 +94,14 @@ def check_observed(missing: Any, names: list[str]) -> None:
 
 
 def labels_given(y: Any) -> Any:
-    """Labels as they were given, nullable booleans as plain ones; refused where some are missing."""
+    """Labels as they were given, nullable booleans and numbers as plain ones; refused where some are missing."""
     if y is None:
         return y
     absent = int(np.count_nonzero(pd.isna(y if hasattr(y, "dtype") else np.asarray(y, dtype=object))))
     if absent:
         raise ValueError(f"Input y contains NaN: the label of {absent} row{'s' * (absent > 1)} is missing; drop these.")
-    return np.asarray(y, dtype=bool) if str(getattr(y, "dtype", "")) == "boolean" else y
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)  # of a nullable one
+    return y if plain is None else np.asarray(y, dtype=plain)
 
 
 def class_labels(y: Any) -> tuple[Any, Any]:
