@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from softmargin import BayesianSVC
-from softmargin.estimators.inference import Settings, fit_vb
+from softmargin.estimators.fits import Settings
+from softmargin.estimators.inference import fit_vb
 from softmargin.estimators.problem import kept_columns, prepare
 from softmargin.estimators.readout import BinaryReadout
 from softmargin.estimators.stochastic import infer_svi

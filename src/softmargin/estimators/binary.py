@@ -14,7 +14,8 @@ from softmargin.designs.base import Array, Design
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.approach import many_rows
 from softmargin.engines.model import Model
-from softmargin.estimators.inference import Fit, Inclusion, Settings, fit_vb
+from softmargin.estimators.fits import Fit, Inclusion, Settings
+from softmargin.estimators.inference import fit_vb
 from softmargin.estimators.problem import prepare
 from softmargin.estimators.readout import BinaryReadout
 from softmargin.estimators.tall import inference_for, sampled

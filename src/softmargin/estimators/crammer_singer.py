@@ -17,7 +17,8 @@ from softmargin.engines.loop import Info
 from softmargin.engines.score_gibbs import ScoreGibbs, ScoreModel
 from softmargin.engines.score_mode import ScorePoint, mode_root, score_mode
 from softmargin.estimators.binary import Recipe
-from softmargin.estimators.inference import Fit, Settings, drawn_fit, options_of, run_engine, sampler_of
+from softmargin.estimators.drawing import drawn_fit, sampler_of
+from softmargin.estimators.fits import Fit, Settings, options_of, run_engine
 from softmargin.estimators.problem import coordinates_for
 from softmargin.estimators.readout import ClassHeldOut, ClassReadout
 from softmargin.estimators.sum_to_zero import SumToZeroFit

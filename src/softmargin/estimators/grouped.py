@@ -20,6 +20,7 @@ from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.estimators.binary import Recipe, better_rate, settled
 from softmargin.estimators.effects import Coded, Labelled, coded
+from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.incomplete import (
     INCOMPLETE,
     Found,
@@ -27,7 +28,7 @@ from softmargin.estimators.incomplete import (
     mixed_found,
     without_selection,
 )
-from softmargin.estimators.inference import INFERENCES, Fit, Inclusion, Settings, fit_vb, options_of, run_engine
+from softmargin.estimators.inference import INFERENCES, fit_vb
 from softmargin.estimators.mixed import Mixed, indicators
 from softmargin.estimators.problem import bound_prior
 from softmargin.estimators.readout import BinaryReadout, HeldOut

@@ -22,7 +22,8 @@ from softmargin.engines.missing_gibbs import CellAverage, MissingGibbs
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import Mixture, mix_over_scale
 from softmargin.estimators.binary import Binary, Recipe, better_rate, spread_of
-from softmargin.estimators.inference import Fit, Inclusion, Settings, drawn_fit, options_of, run_engine, sampler_of
+from softmargin.estimators.drawing import drawn_fit, sampler_of
+from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.problem import prepare
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.execution.blocks import one_blas_thread

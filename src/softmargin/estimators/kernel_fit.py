@@ -19,7 +19,8 @@ from softmargin.engines.gaussian_vi import GaussianVI
 from softmargin.engines.jump import fit_active
 from softmargin.engines.kernel_draws import KernelDraws, NewRows
 from softmargin.estimators.binary import Binary
-from softmargin.estimators.inference import INFERENCES, Fit, Settings, options_of, run_engine
+from softmargin.estimators.fits import Fit, Settings, options_of, run_engine
+from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.kernel_inducing import Points, Task, fit_batches, fit_points, points_of
 from softmargin.estimators.kernel_models import KernelBinary, KernelExpansions, by_length
 from softmargin.estimators.kernel_search import Candidate, KernelRows, kernel_prior, settle

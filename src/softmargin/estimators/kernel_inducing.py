@@ -15,7 +15,7 @@ from softmargin.designs.standardize import Columns
 from softmargin.engines.inducing import InducingModel, fit_inducing, loose_cavity
 from softmargin.engines.svi import SVI, SVIState
 from softmargin.engines.svi_fit import fit_svi, held_out
-from softmargin.estimators.inference import Fit, Settings, options_of
+from softmargin.estimators.fits import Fit, Settings, options_of
 from softmargin.estimators.kernel_models import KernelBinary
 from softmargin.estimators.kernel_search import KernelRows
 from softmargin.estimators.readout import HeldOut

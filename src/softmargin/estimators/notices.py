@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import diagnostics
-from softmargin.estimators.inference import Fit
+from softmargin.estimators.fits import Fit
 
 __all__ = ["warn_of_fits"]
 

@@ -17,18 +17,8 @@ from softmargin.engines.loop import Outcome, run
 from softmargin.engines.model import Model
 from softmargin.engines.noise import LearnedNoise, Noise, NoiseState, NoisyGibbs, at_noise
 from softmargin.engines.scale_mixture import mix_over_scale
-from softmargin.estimators.inference import (
-    _ACCEPTED,
-    _BURN_IN,
-    Inclusion,
-    Settings,
-    _best,
-    _needs_no_draws,
-    drawn_fit,
-    options_of,
-    run_engine,
-    suited,
-)
+from softmargin.estimators.drawing import ACCEPTED, BURN_IN, drawn_fit, suited
+from softmargin.estimators.fits import Inclusion, Settings, best_of, needs_no_draws, options_of, run_engine
 from softmargin.estimators.regression_readout import levels_of_draws, levels_of_law
 from softmargin.posterior import Posterior
 
@@ -74,7 +64,7 @@ def _selecting(model: Model, settings: Settings, noise: Noise) -> Regression:
 
     outcome = attempt(model, noise)
     if noise.level is None and not outcome.interrupted:
-        outcome = _best(lambda found: found, (outcome, attempt(*_settled(model, noise, outcome.state))))
+        outcome = best_of(lambda found: found, (outcome, attempt(*_settled(model, noise, outcome.state))))
     state = outcome.state.inner
     nothing = np.zeros_like(state.inclusion)
     found = _at_one_scale(settings, outcome, *engine.coefficients(state))
@@ -91,7 +81,7 @@ def _settled(model: Model, noise: Noise, state: NoiseState) -> tuple[Model, Nois
 
 def _vb(model: Model, settings: Settings, noise: Noise) -> Regression:
     """Exact Gaussian variational inference; a learned prior scale adds its spread by a mixture."""
-    _needs_no_draws(model)
+    needs_no_draws(model)
     if hasattr(model.prior, "variational"):
         return _selecting(model, settings, noise)
     options_of(settings)
@@ -111,7 +101,7 @@ def _vb(model: Model, settings: Settings, noise: Noise) -> Regression:
 
 
 def _meanfield(model: Model, settings: Settings, noise: Noise) -> Regression:
-    _needs_no_draws(model)
+    needs_no_draws(model)
     if hasattr(model.prior, "variational"):
         return _selecting(model, settings, noise)
     engine = LearnedNoise(MeanField(**options_of(settings, "accelerate")), noise)
@@ -120,7 +110,7 @@ def _meanfield(model: Model, settings: Settings, noise: Noise) -> Regression:
 
 
 def _map(model: Model, settings: Settings, noise: Noise) -> Regression:
-    _needs_no_draws(model)
+    needs_no_draws(model)
     if not hasattr(model.prior, "mode"):
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
     options = dict(options_of(settings, "accelerate", "smoothing", "starts"))
@@ -135,7 +125,7 @@ def _map(model: Model, settings: Settings, noise: Noise) -> Regression:
         engine = LearnedNoise(EM(shrink=start, **options), noise, mode=True)
         return run_engine(engine, model, settings, "em", max_iter=settings.max_iter, tol=tol)
 
-    outcome = _best(attempt, starts)
+    outcome = best_of(attempt, starts)
     inner = outcome.state.inner
     scale = inner.prior.values["scale"]
     posterior = settings.readout.point(inner.q.mean.copy(), scale)
@@ -183,11 +173,11 @@ def _hmc(model: Model, settings: Settings, noise: Noise) -> Regression:
         raise ValueError("inference='hmc' is not for so many columns; use inference='gibbs'.")
     engine = SweptHMC(chains=settings.chains, **options_of(settings, "scale_moves"))
     model, noise = _settled(model, noise, _first_fit(model, settings, noise, "the chains were being prepared"))
-    short = replace(settings, warmup=min(settings.warmup, _BURN_IN))
+    short = replace(settings, warmup=min(settings.warmup, BURN_IN))
     found = _drawn(NoisyGibbs(engine, noise), model, short, "hmc")
     rate, stuck = engine.acceptance([each.chain for each in found.outcome.state])
     found.outcome.state = None
-    if not stuck and rate >= _ACCEPTED:
+    if not stuck and rate >= ACCEPTED:
         return found
     return found._replace(notice=f"a chain of hmc hardly moves (acceptance {rate:.2f}); use inference='gibbs'.")
 

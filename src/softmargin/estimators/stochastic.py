@@ -9,7 +9,7 @@ import numpy as np
 from softmargin.engines.model import Model
 from softmargin.engines.svi import SVI, SVIState
 from softmargin.engines.svi_fit import fit_svi, held_out
-from softmargin.estimators.inference import Fit, Settings, options_of
+from softmargin.estimators.fits import Fit, Settings, options_of
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.link import fit_link
 

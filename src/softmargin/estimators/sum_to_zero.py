@@ -17,7 +17,8 @@ from softmargin.designs.classes import ClassDesign, pair_weights
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.model import Model
 from softmargin.estimators.binary import Recipe, settled, spread_of
-from softmargin.estimators.inference import INFERENCES, Fit, Settings
+from softmargin.estimators.fits import Fit, Settings
+from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.problem import coordinates_for
 from softmargin.estimators.readout import ClassReadout
 from softmargin.estimators.selection import always_mask

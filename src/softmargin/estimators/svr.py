@@ -13,8 +13,8 @@ from softmargin.designs.base import Array
 from softmargin.engines.noise import Noise
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Binary, spread_of
+from softmargin.estimators.fits import Settings
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.inference import Settings
 from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.problem import kept_columns, prepare, prior_of

@@ -13,7 +13,8 @@ from softmargin.engines.approach import many_rows, picked, spread_rows
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.engines.screened_vi import ScreenedVI
-from softmargin.estimators.inference import INFERENCES, Fit, Settings, options_of, run_engine
+from softmargin.estimators.fits import Fit, Settings, options_of, run_engine
+from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.readout import HeldOut
 from softmargin.estimators.stochastic import infer_svi
 

@@ -79,7 +79,8 @@ def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
 
 def summed(X: Any) -> Any:
     """Rows as they are; of sparse ones, entries of the same cell added up."""
-    if not sp.issparse(X) or X.has_canonical_format:
+    sparse: bool = sp.issparse(X)
+    if not sparse or X.has_canonical_format:
         return X
     X = X.copy()
     X.sum_duplicates()

@@ -18,7 +18,8 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
 from softmargin.engines.model import Model
-from softmargin.estimators.inference import Fit, Settings, fit_vb
+from softmargin.estimators.fits import Fit, Settings
+from softmargin.estimators.inference import fit_vb
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.link import fit_link
 from softmargin.priors.ridge import Ridge
