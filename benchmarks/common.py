@@ -64,12 +64,19 @@ def arrays(name: str) -> dict[str, np.ndarray]:
         return {key: file[key] for key in file.files}
 
 
-def a9a() -> tuple[Any, np.ndarray]:
-    """The sparse adult data."""
+def sparse_rows(name: str, columns: int | None = None) -> tuple[Any, np.ndarray]:
+    """A set of sparse rows, with short indices: LIBLINEAR takes no others."""
     from sklearn.datasets import load_svmlight_file
 
-    X, y = load_svmlight_file(str(_file("a9a.svm.gz")), n_features=123)
-    return X.tocsr(), y
+    X, y = load_svmlight_file(str(_file(f"{name}.svm.gz")), n_features=columns)
+    X = X.tocsr()
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X, y
+
+
+def a9a() -> tuple[Any, np.ndarray]:
+    """The sparse adult data."""
+    return sparse_rows("a9a", 123)
 
 
 def simulated(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,12 +17,7 @@ from softmargin import BayesianSVC
 
 def text() -> tuple[Any, np.ndarray]:
     """Newsgroup posts about two makes of computers."""
-    from sklearn.datasets import load_svmlight_file
-
-    X, y = load_svmlight_file(str(common._file("text_mac_windows.svm.gz")))
-    X = X.tocsr()
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)  # LIBLINEAR takes no others
-    return X, y
+    return common.sparse_rows("text_mac_windows")
 
 
 def simulated_text(n: int, p: int, seed: int = 0) -> tuple[Any, np.ndarray]:
