@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from softmargin import BayesianSVC
-from softmargin.estimators import inference
+from softmargin.estimators import drawing
 from softmargin.priors import Lasso, Ridge
 
 
@@ -60,7 +60,7 @@ def test_many_classes_and_wide_data():
 
 def test_a_chain_that_hardly_moves_is_reported(monkeypatch):
     X, y = overlapping()
-    monkeypatch.setattr(inference, "_ACCEPTED", 1.1)
+    monkeypatch.setattr(drawing, "ACCEPTED", 1.1)
     with pytest.warns(UserWarning, match="hardly moves"):
         BayesianSVC(inference="hmc", draws=20, random_state=0, learning_rate=0.5).fit(X, y)
 
