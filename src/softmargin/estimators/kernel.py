@@ -68,10 +68,10 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         support vector machine of Mallick, Ghosh and Ghosh (2005); they need ``basis="full"`` and "gibbs".
     basis : {"auto", "full", "active", "inducing"}, default="auto"
         "full" has a coefficient for every training row. "active" draws which rows have one, by births, deaths and
-        swaps: Zhang, Dai, Wang and Jordan (2010), with ``inference="gibbs"``; their model on all rows, with their
-        prior, is "full" with the probit and "gibbs". "inducing" has coefficients on a few points that cover the rows,
-        and any number of rows. "auto" is "inducing" for "svi", and for "vb" with more than 1000 rows (of a pair of
-        classes), and "full" otherwise.
+        swaps: Zhang, Dai, Wang and Jordan (2010), with ``inference="gibbs"``; their model on all rows, with a
+        weaker prior, is "full" with the probit and "gibbs". "inducing" has coefficients on a few points that cover
+        the rows, and any number of rows. "auto" is "inducing" for "svi", and for "vb" with more than 1000 rows (of a
+        pair of classes), and "full" otherwise.
     inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
         As in ``BayesianSVC``; "svi" fits inducing points by batches of rows and has ``partial_fit``.
     max_active : int or None, default=None
