@@ -20,8 +20,9 @@ from softmargin import BayesianSVC
 from softmargin.engines.active_set import finish, leave_one_out
 from softmargin.engines.certificate import certify
 from softmargin.engines.fixed_point import EM
+from softmargin.engines.interior import InteriorPoint
 from softmargin.engines.loop import run
-from softmargin.engines.newton import InteriorPoint, Newton
+from softmargin.engines.newton import Newton
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 
 VARIANCES = (0.05, 0.5, 5.0)

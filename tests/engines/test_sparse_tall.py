@@ -5,8 +5,10 @@ import pytest
 import scipy.sparse as sp
 from engine_problems import build, penalty_of
 
-from softmargin.engines import newton
+from softmargin.engines import reduced
 from softmargin.engines.approach import many_rows
+from softmargin.engines.interior import exact_mode, path
+from softmargin.engines.newton import Newton
 from softmargin.priors import Ridge
 
 
@@ -26,15 +28,14 @@ def test_the_mode_of_sparse_rows(monkeypatch, scale, standardized):
     model = build(X, y, c=c, prior=Ridge(scale=scale), standardized=standardized)
     dense = build(X.toarray(), y, c=c, prior=Ridge(scale=scale), standardized=standardized)
     penalty, sizes = penalty_of(model), []
-    whole = newton.Newton()._interior(dense, penalty)
-    interior = newton.Newton._interior
+    whole = exact_mode(dense, penalty, 1e-9)
 
-    def counted(self, part, penalty):
+    def counted(part, *arguments):
         sizes.append(len(part.y))
-        return interior(self, part, penalty)
+        return path(part, *arguments)
 
-    monkeypatch.setattr(newton.Newton, "_interior", counted)
-    point = newton.Newton().at(model, penalty)
+    monkeypatch.setattr(reduced, "path", counted)
+    point = Newton().at(model, penalty)
     assert 0 < max(sizes) < len(y)  # few rows were enough
     assert abs(point.certificate.gap) <= 1e-9
     assert point.certificate.objective == pytest.approx(whole.certificate.objective, rel=2e-9)

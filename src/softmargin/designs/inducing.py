@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -58,11 +58,11 @@ class Loose(Dense):
     def of(cls, features: Array, rest: Array, *, intercept: bool) -> Loose:
         """The columns as they are."""
         m = features.shape[1]
-        return cls(features, np.zeros(m), np.ones(m), intercept, rest)
+        return cls(features, np.zeros(m), np.ones(m), intercept, rest=rest)
 
     def held(self, index: Any) -> Loose:
         """Some of the rows."""
-        return Loose(self.X[index], self.shift, self.scale, self.intercept, self.rest[index])
+        return replace(self, X=self.X[index], rest=self.rest[index])
 
 
 @dataclass(frozen=True, eq=False)

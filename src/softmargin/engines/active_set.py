@@ -104,14 +104,15 @@ def finish(
     *,
     active: Flags | None = None,
     changes: int = 25,
+    f: Array | None = None,
 ) -> ActiveSet:
     """Refine (beta, g) by moving the single worst violator between the sets until none is left.
 
     The refined point is returned only where its certified gap is smaller than that of the point given. Absolute
-    values in the penalty make coefficients outside ``active`` exactly zero.
+    values in the penalty make coefficients outside ``active`` exactly zero. ``f`` are the predictors where known.
     """
     y, c = model.y, model.c
-    f = model.blocks.matvec(beta)
+    f = model.blocks.matvec(beta) if f is None else f
     active = np.ones(len(beta), dtype=bool) if active is None else active.copy()
     best = ActiveSet(beta, f, g, margin, active, certify(model, beta, f, g, penalty))
     inside, sign = ~margin & (g > c), np.sign(beta)

@@ -22,6 +22,8 @@ __all__ = ["Near", "approach", "many_rows", "picked", "spread_rows", "thinned"]
 
 _ROWS, _RATIO = 10_000, 40  # rows, and rows for each coefficient, of a subsample whose curvature stands for all
 _PASSES = 4  # over all rows with that curvature, at most
+_SETTLED = 0.5  # mean change of the predictors by which such a pass is the last, in amounts of smoothing
+_CALMER, _RESTLESS = 0.4, 0.8  # of the first change: less at the end is good enough, more is not worth another pass
 _SHARPER = 2  # steps with less smoothing and the curvature of all rows near the margin
 _FARTHEST = 2.0  # that predictors move in one step, in units of the margin
 _FEW = 3.0  # half the width of that band, in amounts of smoothing
@@ -30,10 +32,11 @@ _ROUND = 0.05  # absolute values are rounded off at coefficients of this size
 
 
 class Near(NamedTuple):
-    """Coefficients near the mode, with their predictors."""
+    """Coefficients near the mode, with their predictors, and whether these still moved far at the end."""
 
     beta: Array
     f: Array
+    settled: bool = True
 
 
 def many_rows(model: Model) -> bool:
@@ -85,21 +88,33 @@ def approach(model: Model, penalty: Penalty, *, sharper: int = _SHARPER) -> tupl
     for wide in (2.0 * tau, tau):
         near, q = _step(small, penalty, near, wide)
     if small is not model:
-        near = Near(near.beta, model.blocks.matvec(near.beta))
-        for _ in range(_PASSES):
-            last = near.f
-            near, _ = _step(model, penalty, near, tau, q)
-            if float(np.abs(near.f - last).mean()) < 0.5 * tau:
-                break
+        near = _passes(model, penalty, Near(near.beta, model.blocks.matvec(near.beta)), tau, q)
+        if not near.settled:
+            return near, q
     for _ in range(sharper):
         tau *= 0.4
         near, q = _step(model, penalty, near, tau)
     return near, q
 
 
+def _passes(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal) -> Near:
+    """Steps over all rows with the curvature ``q``, until the predictors settle or it is clear that they do not."""
+    first = 0.0
+    for k in range(_PASSES):
+        last = near.f
+        near, _ = _step(model, penalty, near, tau, q)
+        change = float(np.abs(near.f - last).mean())
+        first = first or change
+        if change < _SETTLED * tau:
+            return near
+        if k and change > _RESTLESS * first:
+            break
+    return near._replace(settled=change < _CALMER * first)
+
+
 def _step(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal | None = None) -> tuple[Near, Normal]:
     """A Newton step on the hinge smoothed by ``tau``, its length corrected by one secant; ``q`` brings a curvature."""
-    beta, f = near
+    beta, f, _ = near
     v = np.full(len(f), tau * tau)
     message = model.loss.gaussian(model.y, model.c, f, v)
     score = message.b - message.w * f
@@ -108,7 +123,7 @@ def _step(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal | No
     if q is None:
         # rows beyond a few tau have next to no curvature, and their slopes are in the gradient already
         w = np.where(np.abs(1.0 - model.y * f) < _FEW * tau, message.w, 0.0)
-        q = model.gaussian(w, np.zeros_like(w), precision)
+        q = model.direction(w, np.zeros_like(w), precision)
     direction = q.solve(gradient)
     ahead = model.blocks.matvec(direction)
     reach = float(np.sqrt(np.mean(ahead * ahead)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from softmargin.designs.base import Array
 from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
@@ -85,6 +87,20 @@ class Model:
         if self.dimension > len(w):
             return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
         return self.gaussian(w, b, precision, shift, dent)
+
+    def direction(
+        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
+    ) -> Any:
+        """The same in single precision where the design can do so: for ways to go, not for where they end."""
+        single: Any = getattr(self.blocks.design, "single", None)
+        if single is not None:
+            rough = replace(self, blocks=self.blocks.redesigned(single()))
+            try:
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    return rough.solver(w, b, precision, shift, dent)
+            except np.linalg.LinAlgError:  # nearly dependent columns
+                pass
+        return self.solver(w, b, precision, shift, dent)
 
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""

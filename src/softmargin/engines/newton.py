@@ -1,136 +1,28 @@
-"""The exact posterior mode: primal-dual interior point, then the active set."""
+"""The exact posterior mode, and the scale of the prior that goes with it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from softmargin.designs.base import Array
-from softmargin.engines.active_set import ActiveSet, finish
+from softmargin.engines.active_set import ActiveSet
 from softmargin.engines.approach import Near, approach, many_rows
-from softmargin.engines.certificate import certify
-from softmargin.engines.edges import edges_of, room
-from softmargin.engines.loop import Info, run
+from softmargin.engines.interior import exact_mode, path
+from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.reduced import reduced_mode
 from softmargin.priors.base import PriorMessage
 from softmargin.solvers.gaussian import Normal
 
-__all__ = ["InteriorPoint", "ModeState", "Newton"]
+__all__ = ["ModeState", "Newton"]
 
 _ENOUGH, _RATIO = 1500, 8  # rows, and rows for each coefficient, that the interior point takes on at once
 _MANY = 8000  # rows from which a start near the mode is worth looking for
-_TIGHT = 1e-13  # relative gap of few rows: the others weigh in the objective too
+_CLOSE = 1e-3  # relative gap from which the interior point leaves few rows in doubt
 _ANSWERS = 5  # rounds between a scale and a mode that is linear in its precision
-_CHANGES = 25  # exchanges of rows and coefficients at most, from the interior point to the exact mode
-
-
-class _Point(NamedTuple):
-    """Primal-dual iterate: ``1 - y f = xi - s`` with multipliers g in (0, 2c), and ``v = 2c - g`` carried apart."""
-
-    beta: Array
-    f: Array
-    positive: tuple[Array, ...]  # xi, s
-    dual: tuple[Array, ...]  # v, g: their products with the above go to zero
-    edges: Any  # the variables of the penalty's edges
-    gap: float
-    mu: float  # smallest mean product so far
-    stalled: int  # steps since it last fell
-    best: Any = None  # an earlier iterate with a smaller certified gap, where there is one
-
-
-@dataclass(frozen=True)
-class InteriorPoint:
-    """Mehrotra predictor-corrector for ``2 c'max(1 - y f, 0) + penalty(beta)``; one weighted Gram a step.
-
-    Rows and the penalty's edges are treated alike: both have products with their multipliers that are driven to zero
-    together, and both end up in the same normal matrix.
-    """
-
-    penalty: Penalty
-
-    def init(self, model: Model) -> _Point:
-        n, c = len(model.y), model.c
-        rows = (np.full(n, 2.0), np.ones(n)), (c.copy(), c.copy())
-        edges = edges_of(self.penalty).init()
-        return _Point(np.zeros(model.size), np.zeros(n), *rows, edges, math.inf, math.inf, 0)
-
-    def step(self, model: Model, x: _Point, iteration: int) -> tuple[_Point, Info]:
-        y, blocks, kind = model.y, model.blocks, edges_of(self.penalty)
-        (xi, s), (v, g) = x.positive, x.dual
-        edges = kind.at(x.edges, x.beta)
-        # residuals: 1 - y f = xi - s, and stationarity
-        off_rows = y * x.f - 1.0 + xi - s
-        stationary = self.penalty.precision * x.beta - blocks.rmatvec(y * g) + kind.subgradient(x.edges)
-        count = 2 * len(y) + edges.degree
-        mu = (sum(float(a @ b) for a, b in zip(x.positive, x.dual, strict=True)) + edges.product) / count
-        inverse = 1.0 / (xi / v + s / g)
-
-        def direction(aim: tuple[Array, ...], edge_aim: Any, gaussian: Any) -> tuple[Any, _Step]:
-            """Newton step that sends each product to its aim, given as additive changes of the positive parts."""
-            a1, a2 = aim
-            toward = -off_rows - a1 + a2
-            shift = -stationary - edges.pull(edge_aim)
-            if gaussian is None:
-                diagonal = self.penalty.precision + edges.diagonal
-                gaussian = model.solver(inverse, y * inverse * toward, diagonal, shift, edges.dent)
-                dbeta = gaussian.mean
-            else:
-                dbeta = gaussian.solve(blocks.rmatvec(y * inverse * toward) + shift)
-            ahead = blocks.matvec(dbeta)
-            dg = (toward - y * ahead) * inverse
-            dpositive = (a1 + (xi / v) * dg, a2 - (s / g) * dg)
-            return gaussian, _Step(dbeta, ahead, dpositive, (-dg, dg), edges.move(dbeta, edge_aim))
-
-        def reach(move: _Step, share: float) -> tuple[float, float]:
-            """Lengths of the primal and the dual step: they may differ where the penalty has no squares to tie them."""
-            first, second = room(x.positive, move.positive), min(room(x.dual, move.dual), edges.room(move.edges))
-            if edges.tied:
-                first = second = min(first, second)
-            return min(1.0, share * first), min(1.0, share * second)
-
-        # 1. predictor: aim at products of zero
-        gaussian, move = direction(tuple(-part for part in x.positive), edges.predictor(), None)
-        length, dual = reach(move, 1.0)
-        pairs = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
-        trial = sum(float((a + length * da) @ (b + dual * db)) for a, da, b, db in pairs)
-        trial = (trial + edges.trial(move.edges, min(length, dual))) / count
-        target = mu * (max(trial, 0.0) / mu) ** 3
-        # 2. corrector: aim at the target with the second-order products
-        parts = zip(x.positive, move.positive, x.dual, move.dual, strict=True)
-        aim = tuple((target - da * db) / b - a for a, da, b, db in parts)
-        _, move = direction(aim, edges.corrector(move.edges, target), gaussian)
-        length, dual = reach(move, 0.995)
-        beta, f = x.beta + length * move.beta, x.f + length * move.f
-        new = _Point(
-            beta,
-            f,
-            tuple(a + length * da for a, da in zip(x.positive, move.positive, strict=True)),
-            tuple(b + dual * db for b, db in zip(x.dual, move.dual, strict=True)),
-            kind.moved(x.edges, move.edges, length, dual, beta),
-            x.gap,
-            min(mu, x.mu),
-            0 if mu < 0.9 * x.mu else x.stalled + 1,
-        )
-        certificate = certify(model, beta, f, new.dual[1], self.penalty)
-        worse = not certificate.gap <= x.gap  # rounding has the last word near the end
-        new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
-        # the normal matrix has no digits left
-        lost = (certificate.gap > 1e3 * x.gap and x.gap < 1e-4) or (worse and x.gap < 1e-9)
-        done = not np.isfinite(certificate.gap) or new.stalled > 25 or lost
-        return (x if done else new), Info(-certificate.objective, certificate.gap, done)
-
-
-class _Step(NamedTuple):
-    beta: Array
-    f: Array
-    positive: tuple[Array, ...]
-    dual: tuple[Array, ...]
-    edges: Any
 
 
 class ModeState(NamedTuple):
@@ -219,23 +111,20 @@ class Newton:
         """The mode of the coefficients under a given penalty.
 
         ``near`` is a point close to it, as the mode at another scale. With many rows only those near the margin of such
-        a point are worked on, and all of them checked.
+        a point are worked on, and all of them checked. Without one, the interior point goes on until it is close.
         """
         few = model.dimension != model.size or len(model.y) <= max(_ENOUGH, _RATIO * model.size)
-        if near is None and len(model.y) > _MANY and not few and hasattr(model.blocks.design, "pick"):
+        if few:
+            return exact_mode(model, penalty, self.gap)
+        if near is None and len(model.y) > _MANY and hasattr(model.blocks.design, "pick"):
             near = approach(model, penalty)[0]
-        if near is None or few:
-            return self._interior(model, penalty)
-        solve = replace(self, gap=_TIGHT)._interior
-        found = reduced_mode(model, penalty, near.f, solve, rough=isinstance(near, Near))
-        return self._interior(model, penalty) if found is None else found
+        found, x = None, None
+        if isinstance(near, ActiveSet) or (near is not None and near.settled):
+            found = reduced_mode(model, penalty, near, rough=isinstance(near, Near))
+        if found is None:
+            x = path(model, penalty, _CLOSE)
+            found = reduced_mode(model, penalty, x)
+        return exact_mode(model, penalty, self.gap, x) if found is None else found
 
     def _interior(self, model: Model, penalty: Penalty) -> ActiveSet:
-        """The interior point on all rows, then the active set."""
-        x: _Point = run(InteriorPoint(penalty), model, max_iter=200, tol=self.gap, inner=True).state
-        x = x.best or x
-        (xi, s), (v, g) = x.positive, x.dual
-        margin = np.minimum(g, v) / np.maximum(2.0 * model.c, 1e-300) > np.maximum(xi, s)
-        active = edges_of(penalty).active(x.edges)
-        changes = _CHANGES if model.space.exchanges else 0
-        return finish(model, x.beta, np.clip(g, 0.0, 2.0 * model.c), margin, penalty, active=active, changes=changes)
+        return exact_mode(model, penalty, self.gap)
