@@ -1,8 +1,8 @@
 """All comparisons, one after another, each in a process of its own with one thread.
 
 Every script writes its table into ``docs/benchmarks.md``; ``--quick`` prints small versions instead. ``--install``
-installs the peers of ``benchmarks/peers.txt`` at their versions into this environment first; without them their columns
-are left out.
+installs the peers of ``benchmarks/peers.txt`` and ``peers_alone.txt`` at their versions into this environment first; the
+columns of those that do not install are left out.
 """
 
 from __future__ import annotations
@@ -24,6 +24,15 @@ def names() -> list[str]:
     return sorted(found, key=lambda name: (name == "picture", name))
 
 
+def install(file: str, *flags: str) -> None:
+    """Install the peers in a file one by one: where one fails the others are still there."""
+    for line in (HERE / file).read_text().splitlines():
+        if line and not line.startswith("#"):
+            command = [sys.executable, "-m", "pip", "install", *flags, line]
+            if subprocess.run(command, check=False).returncode:
+                print(f"{line} does not install here; its columns are left out.", flush=True)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks")
     options.add_argument("only", nargs="*", metavar="NAME", help=f"some of: {', '.join(names())}")
@@ -34,7 +43,8 @@ def main() -> None:
     if unknown:
         sys.exit(f"There is no comparison {unknown[0]!r}; there are {', '.join(names())}.")
     if chosen.install:
-        subprocess.run([sys.executable, "-m", "pip", "install", "-r", str(HERE / "peers.txt")], check=True)
+        for way in (("peers.txt",), ("peers_alone.txt", "--no-deps")):
+            install(*way)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     failed = []
     for name in chosen.only or names():
