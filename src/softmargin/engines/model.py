@@ -97,7 +97,9 @@ class Model:
             rough = replace(self, blocks=self.blocks.redesigned(single()))
             try:
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    return rough.solver(w, b, precision, shift, dent)
+                    found = rough.solver(w, b, precision, shift, dent)
+                if np.isfinite(found.mean).all():  # no column was too large
+                    return found
             except np.linalg.LinAlgError:  # nearly dependent columns
                 pass
         return self.solver(w, b, precision, shift, dent)
