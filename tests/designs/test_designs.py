@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from parts import DESIGNS, dense_columns, each, sparse_columns, standardized
 
 from softmargin.designs import Dense, Design, Sparse
+from softmargin.designs.sparse import Implicit
 
 
 @pytest.mark.parametrize("make", each(DESIGNS))
@@ -92,3 +93,16 @@ def test_stored_zeros_are_zeros():
     assert full.nnz > X.nnz
     w = np.linspace(1, 2, 23)
     np.testing.assert_allclose(standardized(full).gram(w, w)[0], standardized(X).gram(w, w)[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_stored_entries_and_what_is_taken_off_make_the_rows(intercept):
+    """Rows times a factor; and their squared lengths, over any range."""
+    X, factor = sparse_columns(), np.linspace(-2.0, 3.0, 23)
+    design = Implicit(X, np.linspace(-1, 2, 6), np.geomspace(0.1, 10, 6), intercept)
+    data, off = design.entries(factor)
+    slopes = design.rows(np.arange(23))[:, int(intercept) :]
+    stored = sp.csr_matrix((data, X.indices, X.indptr), X.shape).toarray()
+    np.testing.assert_allclose(stored - factor[:, None] * off, factor[:, None] * slopes, atol=1e-12)
+    for lo, hi in ((0, 23), (5, 9), (7, 7)):
+        np.testing.assert_allclose(design.norms(lo, hi), (slopes[lo:hi] ** 2).sum(axis=1), rtol=1e-12)

@@ -111,3 +111,62 @@ def test_columns_very_far_from_zero_are_not_constant():
     X = np.round(np.random.default_rng(0).normal(size=(200, 1)) * 2**12) / 2**12
     a, b = standardize(X, np.ones(200)), standardize(X + 2.0**30, np.ones(200))
     np.testing.assert_allclose(b.scale, a.scale, rtol=1e-6)
+
+
+def stored_oddly(name):
+    """A sparse matrix of 23 rows with a column that is stored in an odd way, and the same as a dense one."""
+    X = sparse_columns().tocsc()
+    odd, rows = np.zeros(23), np.arange(23)
+    if name == "explicit zeros":
+        data = odd
+    elif name == "a constant with explicit zeros for the rest":
+        data = odd = np.where(rows < 9, 3.0, 0.0)
+    elif name == "negative":
+        data = odd = -1.0 - rows % 3
+    elif name == "a negative constant":
+        data = odd = np.full(23, -2.0)
+    else:
+        rows, data = np.array([4, 7]), np.array([-3.0, -3.0])
+        odd[rows] = data
+    column = sp.csc_matrix((data, rows, [0, len(rows)]), shape=(23, 1))
+    return sp.hstack([X, column]).tocsr(), np.column_stack((X.toarray(), odd))
+
+
+ODD = [
+    "explicit zeros", "a constant with explicit zeros for the rest", "negative", "a negative constant",
+    "two negative entries",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("name", ODD)
+def test_columns_that_are_stored_oddly(name, intercept, long):
+    X, dense = stored_oddly(name)
+    assert X.nnz > np.count_nonzero(dense) or "zeros" not in name
+    if long:
+        X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    for weight in (np.linspace(0.5, 2.0, 23), np.where(np.arange(23) < 9, 1.0, 0.0)):
+        a, b = standardize(X, weight, intercept=intercept), standardize(dense, weight, intercept=intercept)
+        assert list(a.keep) == list(b.keep)
+        np.testing.assert_allclose(a.shift, b.shift, atol=1e-14)
+        np.testing.assert_allclose(a.scale, b.scale, rtol=1e-12)
+    # under the last weights only the first nine rows count
+    assert (dense.shape[1] - 1 in a.keep) == {
+        "explicit zeros": False, "a constant with explicit zeros for the rest": not intercept, "negative": True,
+        "a negative constant": not intercept, "two negative entries": True,
+    }[name]  # fmt: skip
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_entries_of_the_same_cell_are_added_up(intercept):
+    plain = sparse_columns().tocoo()
+    halves = sp.csr_matrix((np.tile(plain.data / 2.0, 2), (np.tile(plain.row, 2), np.tile(plain.col, 2))), plain.shape)
+    twice = sp.csr_matrix(
+        (np.repeat(halves.data / 2.0, 2), np.repeat(halves.indices, 2), 2 * halves.indptr), plain.shape
+    )
+    assert twice.nnz == 2 * plain.nnz and not twice.has_canonical_format
+    a, b = (standardize(Z, np.linspace(0.5, 2, 23), intercept=intercept) for Z in (twice, plain.tocsr()))
+    np.testing.assert_allclose(a.shift, b.shift, atol=1e-14)
+    np.testing.assert_allclose(a.scale, b.scale, rtol=1e-12)
+    assert twice.nnz == 2 * plain.nnz  # the given matrix is left as it was

@@ -79,11 +79,12 @@ def test_weights_count_rows(rows):
 
 
 @pytest.mark.parametrize("prior", ["ridge", "lasso"])
-def test_rare_classes_are_the_plain_fit(prior, monkeypatch):
+@pytest.mark.parametrize(("rows", "cut"), [(21_000, 4.0), (50_000, 4.5), (50_000, 7.0)])
+def test_rare_classes_are_the_plain_fit(prior, rows, cut, monkeypatch):
     """Where a class is rare, no row may be near the margin of a first guess."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((21_000, 4))
-    y = (X @ [1.0, -0.5, 0.3, 0.0] + rng.logistic(size=21_000) > 4.0).astype(int)
+    X = rng.standard_normal((rows, 4))
+    y = (X @ [1.0, -0.5, 0.3, 0.0] + rng.logistic(size=rows) > cut).astype(int)
     found = BayesianSVC(prior, learning_rate=0.25).fit(X, y)
     plain(monkeypatch)
     wanted = BayesianSVC(prior, learning_rate=0.25).fit(X, y)

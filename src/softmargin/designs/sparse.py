@@ -15,18 +15,26 @@ __all__ = ["Implicit", "Sparse"]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gram(data: Any, indices: Any, indptr: Any, lo: int, hi: int, w: Any, b: Any, A: Any, c: Any, xw: Any) -> None:
-    """Upper triangle of X'diag(w)X, X'b and X'w over the rows lo..hi of a CSR matrix with sorted indices."""
+    """Upper triangle of X'diag(w)X, X'b and X'w over the rows lo..hi of a CSR matrix with sorted indices.
+
+    Here as below, places without a sign spare the test for negative ones, which costs more than the sum.
+    """
     for i in range(lo, hi):
-        wi = w[i - lo]
-        bi = b[i - lo]
-        for s in range(indptr[i], indptr[i + 1]):
-            j = indices[s]
+        wi, bi = w[i - lo], b[i - lo]
+        first, last = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+        if wi == 0.0:
+            if bi != 0.0:
+                for s in range(first, last):
+                    c[np.uint64(indices[s])] += bi * data[s]
+            continue
+        for s in range(first, last):
+            j = np.uint64(indices[s])
             left = wi * data[s]
             c[j] += bi * data[s]
             xw[j] += left
             row = A[j]
-            for t in range(s, indptr[i + 1]):
-                row[indices[t]] += left * data[t]
+            for t in range(s, last):
+                row[np.uint64(indices[t])] += left * data[t]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -43,8 +51,8 @@ def _times(data: Any, indices: Any, indptr: Any, lo: int, hi: int, slopes: Any, 
     """Products of the rows lo..hi with ``slopes``, added to ``out``; a slice of the matrix would copy its entries."""
     for i in range(lo, hi):
         total = 0.0
-        for s in range(indptr[i], indptr[i + 1]):
-            total += data[s] * slopes[indices[s]]
+        for s in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            total += data[s] * slopes[np.uint64(indices[s])]
         out[i - lo] += total
 
 
@@ -52,8 +60,9 @@ def _times(data: Any, indices: Any, indptr: Any, lo: int, hi: int, slopes: Any, 
 def _summed(data: Any, indices: Any, indptr: Any, lo: int, hi: int, b: Any, out: Any) -> None:
     """Sum of the rows lo..hi times ``b``, added to ``out``."""
     for i in range(lo, hi):
-        for s in range(indptr[i], indptr[i + 1]):
-            out[indices[s]] += b[i - lo] * data[s]
+        bi = b[i - lo]
+        for s in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            out[np.uint64(indices[s])] += bi * data[s]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -63,15 +72,34 @@ def _quad(data: Any, indices: Any, indptr: Any, lo: int, hi: int, root: Any, bas
     work = np.empty(q)
     for i in range(lo, hi):
         work[:] = base
-        for s in range(indptr[i], indptr[i + 1]):
+        for s in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             x = data[s]
-            row = root[indices[s]]
+            row = root[np.uint64(indices[s])]
             for k in range(q):
                 work[k] += x * row[k]
         total = 0.0
         for k in range(q):
             total += work[k] * work[k]
         out[i - lo] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _squared(data: Any, indices: Any, indptr: Any, lo: int, hi: int, square: Any, linear: Any, out: Any) -> None:
+    """Sums of ``x_ij (x_ij square_j + linear_j)`` of the rows lo..hi, added to ``out``."""
+    for i in range(lo, hi):
+        total = 0.0
+        for s in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            j = np.uint64(indices[s])
+            total += data[s] * (data[s] * square[j] + linear[j])
+        out[i - lo] += total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _stretched(data: Any, indices: Any, indptr: Any, factor: Any, scale: Any, out: Any) -> None:
+    """Entries times the factor of their row and the scale of their column."""
+    for i in range(len(factor)):
+        for s in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            out[s] = factor[i] * data[s] * scale[np.uint64(indices[s])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +178,11 @@ class Sparse:
 
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
-        part, square = self._part(lo, hi), self.scale**2
+        square = self.scale**2
         # |x - m|^2 = |x|^2 - 2 x'm + |m|^2 in the metric of the scales
-        plain = part.multiply(part) @ square - 2.0 * (part @ (square * self.shift)) + square @ self.shift**2
-        return np.maximum(np.asarray(plain).ravel(), 0.0)
+        plain = np.full(hi - lo, square @ self.shift**2)
+        _squared(self.X.data, self.X.indices, self.X.indptr, lo, hi, square, -2.0 * square * self.shift, plain)
+        return np.maximum(plain, 0.0)
 
     def scaled(self, factor: Array) -> Sparse:
         return replace(self, scale=self.scale * factor)
@@ -178,8 +207,8 @@ class Implicit(Sparse):
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
         return w, self.rmatvec(b, lo, hi)
 
-    def entries(self) -> tuple[Any, Array]:
-        """The scaled columns as a CSR matrix without the shift, and what is to be taken off each of them."""
-        scaled = self.X.copy()
-        scaled.data *= self.scale[scaled.indices]
-        return scaled, self.shift * self.scale
+    def entries(self, factor: Array) -> tuple[Array, Array]:
+        """The stored entries of scaled columns, rows times ``factor``; and what is to be taken off each column."""
+        out = np.empty_like(self.X.data)
+        _stretched(self.X.data, self.X.indices, self.X.indptr, factor, self.scale, out)
+        return out, self.shift * self.scale

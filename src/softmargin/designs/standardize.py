@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 
 from softmargin.designs.base import Array, Design
 from softmargin.designs.dense import Dense
@@ -46,21 +47,22 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row.
     """
     p, sparse = X.shape[1], bool(sp.issparse(X))
-    total = weight.sum()
+    share = weight / weight.sum()
+    if sparse:
+        X = _added_up(X)
     # moments of columns divided by their largest entry, so that 1e-200 and 1e200 do not under- or overflow
-    ends = X.max(axis=0), X.min(axis=0)
-    high, low = (np.asarray(end.todense() if sparse else end, dtype=np.float64).ravel() for end in ends)
+    if sparse:
+        high, low, mean, stored = _stored_sums(X.data, X.indices, X.indptr, share, p)
+    else:
+        high, low = (np.asarray(end, dtype=np.float64).ravel() for end in (X.max(axis=0), X.min(axis=0)))
+        mean = np.asarray(X.T @ share).ravel() if intercept else np.zeros(p)
     largest = np.maximum(np.abs(high), np.abs(low))
     unit = np.where(largest > 0, largest, 1.0)
-    mean = np.asarray(X.T @ (weight / total)).ravel() / unit if intercept else np.zeros(p)
+    mean = mean / unit if intercept else np.zeros(p)
     if sparse:
         # stored entries by their distance from the mean, the others by the mean itself
-        share = np.repeat(weight / total, np.diff(X.indptr))
-        off = X.data / unit[X.indices] - mean[X.indices]
-        stored = np.bincount(X.indices, share, minlength=p)
-        full = np.bincount(X.indices, minlength=p) == X.shape[0]
-        rest = np.where(full, 0.0, np.maximum(1.0 - stored, 0.0))
-        variance = np.bincount(X.indices, share * off * off, minlength=p) + rest * mean**2
+        variance = np.maximum(1.0 - stored, 0.0) * mean**2
+        _add_squares(X.data, X.indices, X.indptr, share, unit, mean, variance)
     else:
         variance = np.zeros(p)
         step = max(1, 65536 // max(p, 1))  # rows that stay in the cache
@@ -69,7 +71,7 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
             off = X[rows] / unit
             off -= mean
             off *= off
-            variance += (weight[rows] / total) @ off
+            variance += share[rows] @ off
     noise = 1e-26 * np.maximum(mean**2, 1e-300)  # what rounding leaves in the variance of a constant
     keep = np.flatnonzero((variance > noise) & ((high > low) if intercept else (largest > 0)))
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
@@ -79,15 +81,55 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     return Columns(keep, mean * unit, np.ones(len(keep)), intercept, p)
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _stored_sums(data: Any, indices: Any, indptr: Any, share: Any, p: int) -> Any:
+    """Largest and smallest value of every column, the sum of its entries times the share of their rows, and of shares.
+
+    Zeros that are not stored count among the values. The shares of a column without any of them sum to one.
+    """
+    high, low, count = np.full(p, -np.inf), np.full(p, np.inf), np.zeros(p, dtype=np.int64)
+    sums, stored = np.zeros(p), np.zeros(p)
+    for i in range(len(share)):
+        for s in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            j, x = np.uint64(indices[s]), data[s]
+            high[j], low[j] = max(high[j], x), min(low[j], x)
+            sums[j] += share[i] * x
+            stored[j] += share[i]
+            count[j] += 1
+    for k in range(p):
+        if count[k] < len(share):
+            high[k], low[k] = max(high[k], 0.0), min(low[k], 0.0)
+        else:
+            stored[k] = 1.0
+    return high, low, sums, stored
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_squares(data: Any, indices: Any, indptr: Any, share: Any, unit: Any, mean: Any, out: Any) -> None:
+    """Add the squared distances of the stored entries, in units of their columns, from the means."""
+    for i in range(len(share)):
+        for s in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            j = np.uint64(indices[s])
+            off = data[s] / unit[j] - mean[j]
+            out[j] += share[i] * off * off
+
+
+def _added_up(X: Any) -> Any:
+    """The same rows, sorted and with entries of the same cell added up."""
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
 def design_for(X: Any, columns: Columns) -> Design:
     """The design of the model's columns on the rows of ``X`` (dense or CSR)."""
     sparse: bool = sp.issparse(X)
     if len(columns.keep) < X.shape[1]:
         X = X[:, columns.keep] if sparse else np.ascontiguousarray(X[:, columns.keep])
     if sparse:
-        if not X.has_canonical_format:  # the Gram kernel wants sorted rows without repeated entries
-            X = X.copy()
-            X.sum_duplicates()
+        X = _added_up(X)  # the Gram kernel wants sorted rows without repeated entries
         far = np.abs(columns.shift) * columns.scale
         if len(far) and far.max() > _TOO_FAR:
             worst = int(columns.keep[far.argmax()])

@@ -23,7 +23,7 @@ __all__ = ["Near", "approach", "many_rows", "picked", "spread_rows", "thinned"]
 _ROWS, _RATIO = 10_000, 40  # rows, and rows for each coefficient, of a subsample whose curvature stands for all
 _PASSES = 4  # over all rows with that curvature, at most
 _SETTLED = 0.5  # mean change of the predictors by which such a pass is the last, in amounts of smoothing
-_CALMER, _RESTLESS = 0.4, 0.8  # of the first change: less at the end is good enough, more is not worth another pass
+_CALMER = 0.4  # share of the first change that is good enough at the end
 _SHARPER = 2  # steps with less smoothing and the curvature of all rows near the margin
 _FARTHEST = 2.0  # that predictors move in one step, in units of the margin
 _FEW = 3.0  # half the width of that band, in amounts of smoothing
@@ -89,26 +89,23 @@ def approach(model: Model, penalty: Penalty, *, sharper: int = _SHARPER) -> tupl
         near, q = _step(small, penalty, near, wide)
     if small is not model:
         near = _passes(model, penalty, Near(near.beta, model.blocks.matvec(near.beta)), tau, q)
-        if not near.settled:
-            return near, q
+    settled = near.settled
     for _ in range(sharper):
         tau *= 0.4
         near, q = _step(model, penalty, near, tau)
-    return near, q
+    return near._replace(settled=settled), q
 
 
 def _passes(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal) -> Near:
-    """Steps over all rows with the curvature ``q``, until the predictors settle or it is clear that they do not."""
+    """Steps over all rows with the curvature ``q``, until the predictors settle."""
     first = 0.0
-    for k in range(_PASSES):
+    for _ in range(_PASSES):
         last = near.f
         near, _ = _step(model, penalty, near, tau, q)
         change = float(np.abs(near.f - last).mean())
         first = first or change
         if change < _SETTLED * tau:
             return near
-        if k and change > _RESTLESS * first:
-            break
     return near._replace(settled=change < _CALMER * first)
 
 

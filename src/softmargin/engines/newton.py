@@ -125,6 +125,3 @@ class Newton:
             x = path(model, penalty, _CLOSE)
             found = reduced_mode(model, penalty, x)
         return exact_mode(model, penalty, self.gap, x) if found is None else found
-
-    def _interior(self, model: Model, penalty: Penalty) -> ActiveSet:
-        return exact_mode(model, penalty, self.gap)

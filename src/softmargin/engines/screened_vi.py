@@ -10,7 +10,7 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.anderson import History
-from softmargin.engines.approach import approach, picked, spread_rows
+from softmargin.engines.approach import approach, picked, spread_rows, thinned
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import Info, run
 from softmargin.engines.model import Model
@@ -23,6 +23,7 @@ __all__ = ["Screened", "ScreenedVI"]
 _CERTAIN = 8.5  # standard deviations from the margin beyond which a row's message is linear or zero to rounding
 _REACHES = (10.0, 40.0, np.inf)  # standard deviations within which rows are worked on; more where that was too few
 _STEPS = 100
+_START = 1e-4  # relative change of the bound at which the optimum of a subsample is near enough to start from
 _SAMPLE = 4000  # rows whose variances say what those of all are like
 _LEAST, _RATIO = 1000, 20  # rows, and rows for each coefficient, that are worked on at least
 
@@ -50,16 +51,19 @@ class ScreenedVI:
     needs_prior = ("gaussian",)
 
     def init(self, model: Model) -> Screened:
-        """From a point near the mode and the curvature there."""
+        """From a point near the mode and the curvature there; or from the optimum of a subsample.
+
+        The latter where the former is not known: where a class is rare, no row may be near the margin of a first guess.
+        """
         precision = model.prior.start().precision
         near, q = approach(model, Penalty(precision, np.zeros(len(precision))), sharper=1)
         some = picked(model, spread_rows(len(model.y), _SAMPLE)).blocks
-        v = some.row_quad(q.root)
-        if float(v.mean()) > 1.0:  # no row was near enough to the mode to say anything
-            w = model.loss.gaussian(model.y, model.c, near.f, np.ones(len(near.f))).w
-            q = model.gaussian(w, np.zeros_like(w), precision)
-            v = some.row_quad(q.root)
-        return Screened(_guessed(model, q.with_mean(near.beta), near.f, v), model, None)
+        f, v = near.f, some.row_quad(q.root)
+        q = q.with_mean(near.beta)
+        if not near.settled or float(v.mean()) > 1.0:
+            q = run(GaussianVI(), thinned(model), max_iter=_STEPS, tol=_START, inner=True).state.q
+            f, v = model.blocks.matvec(q.mean), some.row_quad(q.root)
+        return Screened(_guessed(model, q, f, v), model, None)
 
     def step(self, model: Model, state: Screened, iteration: int) -> tuple[Screened, Info]:
         """Climb to the optimum over the rows that the present approximation says are near."""

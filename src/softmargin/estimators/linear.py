@@ -79,7 +79,9 @@ class LinearMachine(CallbackSupport, BaseEstimator):
         return int(effective_n_jobs(self.n_jobs))
 
     def _note_constant_columns(self, keep: Any, names: Any) -> None:
-        dropped = np.setdiff1d(np.arange(self.n_features_in_), keep)
+        constant = np.ones(self.n_features_in_, dtype=bool)
+        constant[keep[keep < self.n_features_in_]] = False  # marks of missing values come after the columns of X
+        dropped = np.flatnonzero(constant)
         if len(dropped):
             shown = ", ".join(str(names[j]) if names is not None else str(j) for j in dropped[:5])
             more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""

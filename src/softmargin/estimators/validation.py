@@ -23,6 +23,8 @@ __all__ = [
     "summed",
 ]
 
+_WHOLE = 2.0**53  # whole numbers below are told apart
+
 
 def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
     """Refuse a word that is not on the list."""
@@ -107,6 +109,9 @@ def labels_given(y: Any) -> Any:
 
 def class_labels(y: Any) -> tuple[Any, Any]:
     """The classes in order, and y as positions in them."""
+    second = _second_number(y)
+    if second is not None:  # nothing to sort
+        return np.array([y.min(), y.max()], dtype=y.dtype), second.astype(np.intp)
     check_classification_targets(y)
     classes, index = np.unique(y, return_inverse=True)
     if len(classes) < 2:
@@ -115,6 +120,17 @@ def class_labels(y: Any) -> tuple[Any, Any]:
             "class."
         )
     return classes, index
+
+
+def _second_number(y: Any) -> Any:
+    """Which labels are the larger one of two different whole numbers; None where they are something else."""
+    if not isinstance(y, np.ndarray) or y.ndim != 1 or y.dtype.kind not in "biuf" or not len(y):
+        return None
+    low, high = float(y.min()), float(y.max())
+    if not (-_WHOLE < low < high < _WHOLE and low.is_integer() and high.is_integer()):
+        return None
+    second = y == high
+    return second if bool((second | (y == low)).all()) else None
 
 
 def binary_labels(y: Any) -> tuple[Any, Any]:
