@@ -160,7 +160,7 @@ def test_most_rows_at_the_ends_of_their_boxes(intercept):
 @pytest.mark.parametrize("intercept", [False, True])
 def test_many_rows_in_few_directions_need_no_other_engine(intercept, monkeypatch):
     """Almost as many rows are on the margin as there are directions; ever longer rounds of sweeps find them."""
-    monkeypatch.delattr(Newton, "_interior")
+    monkeypatch.delattr(descent, "exact_mode")
     model, penalty, _ = problem(600, 100, scale=1.0, intercept=intercept)
     point = Descent().at(model, penalty)
     assert point.certificate.gap <= 1e-9 and point.margin.sum() > 85
