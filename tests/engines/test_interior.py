@@ -9,7 +9,7 @@ from engine_problems import build, penalty_of, rows_of
 from softmargin.engines import interior, reduced
 from softmargin.engines.approach import approach
 from softmargin.engines.interior import InteriorPoint, exact_mode, path
-from softmargin.engines.interior_kernels import advanced, aim_at_zero, aim_centred, moved
+from softmargin.engines.interior_kernels import advanced, aim_at_zero, aim_centred, moved, products
 from softmargin.engines.model import Model
 from softmargin.engines.newton import Newton
 from softmargin.priors import Lasso, Ridge
@@ -46,15 +46,15 @@ def test_both_directions_solve_the_linearised_conditions():
         np.testing.assert_allclose(g * ds + s * dg, second - s * g, atol=1e-10)
 
     dbeta = np.linalg.solve(A, X.T @ message - stationary)
-    dxi, ds, dg, sums = moved(y, X @ dbeta, *rows, w, toward, -xi, -s)
+    dxi, ds, dg, falls = moved(y, X @ dbeta, *rows, w, toward, -xi, -s)
     check(dbeta, dxi, ds, dg, 0.0, 0.0)
-    assert sums[0] == pytest.approx(max((-dxi / xi).max(), (-ds / s).max()), rel=1e-12)
-    assert sums[1] == pytest.approx(max((dg / v).max(), (-dg / g).max()), rel=1e-12)
+    assert falls[0] == pytest.approx(max((-dxi / xi).max(), (-ds / s).max()), rel=1e-12)
+    assert falls[1] == pytest.approx(max((dg / v).max(), (-dg / g).max()), rel=1e-12)
     length, dual = 0.4, 0.7
     new = advanced(*rows, dxi, ds, dg, length, dual)
     np.testing.assert_allclose(new[2] + new[3], 2.0 * c, rtol=1e-13)
-    products = total + length * sums[2] + dual * sums[3] + length * dual * sums[4]
-    assert products == pytest.approx(new[0] @ new[2] + new[1] @ new[3], rel=1e-12)
+    after = products(*rows, dxi, ds, dg, length, dual)
+    assert after == pytest.approx(new[0] @ new[2] + new[1] @ new[3], rel=1e-12)
     target = 0.03
     a, b, toward, message = aim_centred(y, f, *rows, w, dxi, ds, dg, target)
     first, second = target + dxi * dg, target - ds * dg
@@ -109,11 +109,9 @@ def test_columns_too_small_for_single_precision():
     assert exact_mode(model, penalty_of(model), 1e-9).certificate.gap <= 1e-9
 
 
-def test_columns_too_large_for_single_precision_take_double():
+def test_columns_too_large_for_single_precision():
     model = scaled_problem(1e25)
-    one, precision = np.ones(60), penalty_of(model).precision
-    rough, exact = model.direction(one, model.y, precision), model.solver(one, model.y, precision)
-    np.testing.assert_array_equal(rough.mean, exact.mean)
+    assert model.direction(np.ones(60), model.y, penalty_of(model).precision) is None
 
 
 def test_it_goes_on_from_where_it_stopped():

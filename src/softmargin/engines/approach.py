@@ -120,7 +120,8 @@ def _step(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal | No
     if q is None:
         # rows beyond a few tau have next to no curvature, and their slopes are in the gradient already
         w = np.where(np.abs(1.0 - model.y * f) < _FEW * tau, message.w, 0.0)
-        q = model.direction(w, np.zeros_like(w), precision)
+        zero = np.zeros_like(w)
+        q = model.direction(w, zero, precision) or model.gaussian(w, zero, precision)
     direction = q.solve(gradient)
     ahead = model.blocks.matvec(direction)
     reach = float(np.sqrt(np.mean(ahead * ahead)))

@@ -12,7 +12,7 @@ from softmargin.designs.base import Array
 from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.certificate import certify
 from softmargin.engines.edges import edges_of
-from softmargin.engines.interior_kernels import advanced, aim_at_zero, aim_centred, moved
+from softmargin.engines.interior_kernels import advanced, aim_at_zero, aim_centred, moved, products
 from softmargin.engines.loop import Info, run
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
@@ -21,6 +21,8 @@ __all__ = ["InteriorPoint", "Point", "exact_mode", "path"]
 
 _LATE = 1e-2  # sum of the products, to the objective, below which the gap is certified
 _ROUGH = 1e-4  # mean product, to a row's weight, above which single precision is good enough for a direction
+_HEAVY = 0.99  # share of the rows that weigh no more than that one
+_LEFT = 1e-4  # squared length, to that of the step, of what a direction may leave of the equations
 _LONG = 40  # steps after which neither is left out
 _SHARE = 0.995  # of the way to the boundary
 _MOST = 200  # steps
@@ -69,7 +71,7 @@ class InteriorPoint:
         n, c = len(model.y), model.c
         rows = np.full(n, 2.0), np.ones(n), c.copy(), c.copy()
         edges = edges_of(self.penalty).init()
-        rough = _ROUGH * float(np.median(c))
+        rough = _ROUGH * float(np.quantile(c, _HEAVY))
         return Point(np.zeros(model.size), np.zeros(n), *rows, edges, math.inf, math.inf, 0, rough)
 
     def step(self, model: Model, x: Point, iteration: int) -> tuple[Point, Info]:
@@ -80,33 +82,35 @@ class InteriorPoint:
 
         # 1. predictor: aim at products of zero
         w, toward, message, total = aim_at_zero(y, x.f, *x.rows)
-        products = total + edges.product
-        mu = products / count
-        early = iteration < _LONG and not products < _LATE * self._objective(model, x.beta, x.f)
+        total += edges.product
+        mu = total / count
+        early = iteration < _LONG and not total < _LATE * self._objective(model, x.beta, x.f)
         aim = edges.predictor()
-        equations = model.direction if iteration < _LONG and mu > x.rough else model.solver
+        equations = w, message, diagonal, -stationary - edges.pull(aim), edges.dent
         try:
-            gaussian = equations(w, message, diagonal, -stationary - edges.pull(aim), edges.dent)
-            dbeta = gaussian.mean
+            single = iteration < _LONG and mu > x.rough
+            found = _rough(model, *equations) if single else None
+            gaussian, ahead = _exact(model, *equations) if found is None else found
         except np.linalg.LinAlgError:
-            if math.isinf(x.gap):
+            if math.isinf(x.mu):
                 raise
             return x, Info(-math.inf, x.gap, True)  # the normal matrix has no digits left
-        dxi, ds, dg, sums = moved(y, blocks.matvec(dbeta), *x.rows, w, toward, -x.xi, -x.s)
+        rough = math.inf if single and found is None else x.rough
+        dbeta = gaussian.mean
+        dxi, ds, dg, falls = moved(y, ahead, *x.rows, w, toward, -x.xi, -x.s)
         move = edges.move(dbeta, aim)
-        length, dual = self._reach(edges, move, sums, 1.0)
-        trial = total + length * sums[2] + dual * sums[3] + length * dual * sums[4]
-        trial += edges.trial(move, min(length, dual))
-        target = mu * (max(trial, 0.0) / products) ** 3
+        length, dual = self._reach(edges, move, falls, 1.0)
+        trial = products(*x.rows, dxi, ds, dg, length, dual) + edges.trial(move, min(length, dual))
+        target = mu * (max(trial, 0.0) / total) ** 3
 
         # 2. corrector: aim at the target with the second-order products
         a, b, toward, message = aim_centred(y, x.f, *x.rows, w, dxi, ds, dg, target)
         aim = edges.corrector(move, target)
         dbeta = gaussian.solve(blocks.rmatvec(message) - stationary - edges.pull(aim))
         ahead = blocks.matvec(dbeta)
-        dxi, ds, dg, sums = moved(y, ahead, *x.rows, w, toward, a, b)
+        dxi, ds, dg, falls = moved(y, ahead, *x.rows, w, toward, a, b)
         move = edges.move(dbeta, aim)
-        length, dual = self._reach(edges, move, sums, _SHARE)
+        length, dual = self._reach(edges, move, falls, _SHARE)
         beta, f = x.beta + length * dbeta, x.f + length * ahead
         new = Point(
             beta,
@@ -116,32 +120,55 @@ class InteriorPoint:
             x.gap,
             min(mu, x.mu),
             0 if mu < 0.9 * x.mu else x.stalled + 1,
-            x.rough,
+            rough,
         )
-        return self._judged(model, x, new, early)
+        return self._judged(model, x, new, early, found is not None)
 
     def _objective(self, model: Model, beta: Array, f: Array) -> float:
         return -float(model.loss.loglik(model.y, model.c, f).sum()) + self.penalty.value(beta)
 
-    def _reach(self, edges: Any, move: Any, sums: Any, share: float) -> tuple[float, float]:
+    def _reach(self, edges: Any, move: Any, falls: tuple[float, float], share: float) -> tuple[float, float]:
         """Lengths of the primal and the dual step: they may differ where the penalty has no squares to tie them."""
-        first, second = (1.0 / max(fall, 1e-300) for fall in sums[:2])
+        first, second = (1.0 / max(fall, 1e-300) for fall in falls)
         second = min(second, edges.room(move))
         if edges.tied:
             first = second = min(first, second)
         return min(1.0, share * first), min(1.0, share * second)
 
-    def _judged(self, model: Model, x: Point, new: Point, early: bool) -> tuple[Point, Info]:
+    def _judged(self, model: Model, x: Point, new: Point, early: bool, single: bool) -> tuple[Point, Info]:
         """The new iterate with its certified gap, or the old one where the normal matrix has no digits left."""
-        if early:
-            broken = not np.isfinite(new.f).all() or new.stalled > 25
-            return (x if broken else new), Info(-math.inf, math.inf, broken)
-        certificate = certify(model, new.beta, new.f, new.g, self.penalty)
-        worse = not certificate.gap <= x.gap  # rounding has the last word near the end
-        new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
-        lost = (certificate.gap > 1e3 * x.gap and x.gap < 1e-4) or (worse and x.gap < 1e-9)
-        done = not np.isfinite(certificate.gap) or new.stalled > 25 or lost
-        return (x if done else new), Info(-certificate.objective, certificate.gap, done)
+        broken, objective = new.stalled > 25 or not np.isfinite(new.f).all(), -math.inf
+        if not early:
+            certificate = certify(model, new.beta, new.f, new.g, self.penalty)
+            worse = not certificate.gap <= x.gap  # rounding has the last word near the end
+            lost = (certificate.gap > 1e3 * x.gap and x.gap < 1e-4) or (worse and x.gap < 1e-9)
+            broken, objective = broken or lost or not np.isfinite(certificate.gap), -certificate.objective
+            new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
+        if broken and single:  # there are more digits to be had
+            return x._replace(rough=math.inf, stalled=0), Info(objective, math.inf)
+        change = certificate.gap if not early else math.inf
+        return (x if broken else new), Info(objective, change, broken)
+
+
+Equations = tuple[Any, Array]  # the normal equations, and the step of the predictors that solves them
+
+
+def _exact(model: Model, w: Array, message: Array, diagonal: Array, shift: Array, dent: Array | None) -> Equations:
+    gaussian = model.solver(w, message, diagonal, shift, dent)
+    return gaussian, model.blocks.matvec(gaussian.mean)
+
+
+def _rough(
+    model: Model, w: Array, message: Array, diagonal: Array, shift: Array, dent: Array | None
+) -> Equations | None:
+    """The same in single precision, None where that leaves too much of the equations."""
+    gaussian = None if dent is not None else model.direction(w, message, diagonal, shift)
+    if gaussian is None:
+        return None
+    ahead = model.blocks.matvec(gaussian.mean)
+    left = model.blocks.rmatvec(message - w * ahead) + shift - diagonal * gaussian.mean
+    size = float(w @ (ahead * ahead)) + float(diagonal @ (gaussian.mean * gaussian.mean))
+    return (gaussian, ahead) if float(left @ gaussian.solve(left)) <= _LEFT * size else None
 
 
 def path(model: Model, penalty: Penalty, gap: float, x: Point | None = None) -> Point:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["advanced", "aim_at_zero", "aim_centred", "moved"]
+__all__ = ["advanced", "aim_at_zero", "aim_centred", "moved", "products"]
 
 _fast = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
 
@@ -34,23 +34,28 @@ def aim_at_zero(y: Any, f: Any, xi: Any, s: Any, v: Any, g: Any) -> tuple[Any, A
 @_fast
 def moved(
     y: Any, ahead: Any, xi: Any, s: Any, v: Any, g: Any, w: Any, toward: Any, a: Any, b: Any
-) -> tuple[Any, Any, Any, Any]:
-    """Changes of xi, s and g; then the largest relative falls of (xi, s) and of (v, g), and the sums of the products'
-    parts that are linear in the primal step, in the dual step, and in both."""
+) -> tuple[Any, Any, Any, tuple[float, float]]:
+    """Changes of xi, s and g, and the largest relative falls of (xi, s) and of (v, g)."""
     n = len(y)
     dxi, ds, dg = np.empty(n), np.empty(n), np.empty(n)
-    fall, dual_fall, first, second, both = 0.0, 0.0, 0.0, 0.0, 0.0
+    fall, dual_fall = 0.0, 0.0
     for i in range(n):
         d = (toward[i] - y[i] * ahead[i]) * w[i]
         p = a[i] + xi[i] * d / v[i]
         q = b[i] - s[i] * d / g[i]
         fall = max(fall, max(-p / xi[i], -q / s[i]))
         dual_fall = max(dual_fall, max(d / v[i], -d / g[i]))
-        first += p * v[i] + q * g[i]
-        second += (s[i] - xi[i]) * d
-        both += (q - p) * d
         dxi[i], ds[i], dg[i] = p, q, d
-    return dxi, ds, dg, (fall, dual_fall, first, second, both)
+    return dxi, ds, dg, (fall, dual_fall)
+
+
+@_fast
+def products(xi: Any, s: Any, v: Any, g: Any, dxi: Any, ds: Any, dg: Any, length: float, dual: float) -> float:
+    """Sum of the products after a step: of positive terms, because their parts would cancel."""
+    total = 0.0
+    for i in range(len(xi)):
+        total += (xi[i] + length * dxi[i]) * (v[i] - dual * dg[i]) + (s[i] + length * ds[i]) * (g[i] + dual * dg[i])
+    return total
 
 
 @_fast

@@ -88,21 +88,18 @@ class Model:
             return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
         return self.gaussian(w, b, precision, shift, dent)
 
-    def direction(
-        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
-    ) -> Any:
-        """The same in single precision where the design can do so: for ways to go, not for where they end."""
+    def direction(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Any:
+        """The same in single precision, for ways to go and not for where they end; None where the design cannot."""
         single: Any = getattr(self.blocks.design, "single", None)
-        if single is not None:
-            rough = replace(self, blocks=self.blocks.redesigned(single()))
-            try:
-                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    found = rough.solver(w, b, precision, shift, dent)
-                if np.isfinite(found.mean).all():  # no column was too large
-                    return found
-            except np.linalg.LinAlgError:  # nearly dependent columns
-                pass
-        return self.solver(w, b, precision, shift, dent)
+        if single is None or self.dimension > len(w):
+            return None
+        rough = replace(self, blocks=self.blocks.redesigned(single()))
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                found = rough.gaussian(w, b, precision, shift)
+        except np.linalg.LinAlgError:  # nearly dependent columns
+            return None
+        return found if np.isfinite(found.mean).all() else None  # no column was too large
 
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""

@@ -119,7 +119,7 @@ class Newton:
         if near is None and len(model.y) > _MANY and hasattr(model.blocks.design, "pick"):
             near = approach(model, penalty)[0]
         found, x = None, None
-        if isinstance(near, ActiveSet) or (near is not None and near.settled):
+        if near is not None:
             found = reduced_mode(model, penalty, near, rough=isinstance(near, Near))
         if found is None:
             x = path(model, penalty, _CLOSE)

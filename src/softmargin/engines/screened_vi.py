@@ -81,7 +81,11 @@ class ScreenedVI:
             new.ku[index] = climb.state.ku[: len(index)]
             now = _distance(model, new)
             right = bool((near | ((np.abs(now) > _CERTAIN) & ((now > 0.0) == (before > 0.0)))).all())
-            if right or new.bound >= old.bound:
+            if right:
+                break
+            if math.isinf(old.bound):  # a start has no bound until it is asked for
+                old = old._replace(bound=_seen(model, old.q).bound)
+            if new.bound >= old.bound:
                 break
         change = abs(new.bound - old.bound) / (1.0 + abs(new.bound))
         return Screened(new, small, climb.state), Info(new.bound, change, climb.converged and right)
