@@ -21,6 +21,7 @@ __all__ = ["Descent", "mode_engine"]
 _ROUNDS = 100  # rounds of sweeps and joint moves at most
 _FIRST, _SWEEPS = 30, 10  # sweeps of the first round and of others at most
 _EASY, _MOST = 8, 200  # rounds after which each has ten sweeps more than the last, up to these, settled or not
+_PATIENCE = 20  # rounds in which the gap must become half of what it was
 _SETTLED = 0.002  # share of the multipliers inside their box that may still come or go in a sweep before all move
 _CLEAR = 0.1  # what is left of the squared residual when it is clear that a multiplier would leave its box
 _HALVES = 12  # how often a joint move is halved that does not pay
@@ -62,6 +63,7 @@ class Descent(Newton):
     def _rounds(self, model: Model, penalty: Penalty, rows: Rows, g: Array, base: float) -> ActiveSet:
         """Sweeps and joint moves in turn; the first point with a small gap, or the best that they pass."""
         state, nearest = np.array([_SEED], dtype=np.uint64), (np.inf, g, base)
+        halved = 0, np.inf  # the round at which the gap was last half of what it was
         for k in range(_ROUNDS):
             if k or not g.any():  # multipliers that are known move at once
                 g, more = g.copy(), max(k - _EASY, 0)
@@ -70,6 +72,10 @@ class Descent(Newton):
             g, gap = self._moved(rows, g, base)
             if gap < nearest[0]:
                 nearest = gap, g, base
+            if gap < 0.5 * halved[1]:
+                halved = k, gap
+            elif k > halved[0] + _PATIENCE:
+                break
             if gap <= self.gap:
                 point = self._point(model, penalty, rows, g, base)
                 if point.certificate.gap <= self.gap:
