@@ -84,6 +84,21 @@ def test_rough_directions_lead_to_the_same_mode(monkeypatch, prior):
     np.testing.assert_allclose(rough.beta, plain.beta, atol=1e-7 * np.abs(plain.beta).max())
 
 
+def test_a_rough_direction_is_taken_only_where_it_solves_the_equations(monkeypatch):
+    model = problem(300, 6)
+    rng = np.random.default_rng(4)
+    w, message = rng.uniform(0.1, 2.0, 300), rng.normal(size=300)
+    diagonal, shift = penalty_of(model).precision, rng.normal(size=7)
+    gaussian, ahead = interior._rough(model, w, message, diagonal, shift, None)
+    exact, wanted = interior._exact(model, w, message, diagonal, shift, None)
+    np.testing.assert_allclose(gaussian.mean, exact.mean, atol=1e-5 * np.abs(exact.mean).max())
+    np.testing.assert_allclose(ahead, wanted, atol=1e-5 * np.abs(wanted).max())
+    solver = Model.solver
+    for factor, good in ((1.005, True), (1.05, False)):  # a matrix that is off by as much is a step that is
+        monkeypatch.setattr(Model, "direction", lambda self, w, *rest, k=factor: solver(self, k * w, *rest))
+        assert (interior._rough(model, w, message, diagonal, shift, None) is not None) == good
+
+
 def test_the_matrix_in_single_precision():
     model = problem(300, 7)
     design = model.blocks.design

@@ -32,7 +32,7 @@ _ROUND = 0.05  # absolute values are rounded off at coefficients of this size
 
 
 class Near(NamedTuple):
-    """Coefficients near the mode, with their predictors, and whether these still moved far at the end."""
+    """Coefficients near the mode, with their predictors, and whether these had settled when the steps ended."""
 
     beta: Array
     f: Array

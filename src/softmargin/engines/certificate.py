@@ -10,7 +10,7 @@ from softmargin.designs.base import Array
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["Certificate", "certify", "objective_of"]
 
 
 class Certificate(NamedTuple):
@@ -19,6 +19,11 @@ class Certificate(NamedTuple):
     objective: float
     lower: float
     gap: float
+
+
+def objective_of(model: Model, beta: Array, f: Array, penalty: Penalty) -> float:
+    """What the mode minimises, at coefficients with predictors f."""
+    return -float(model.loss.loglik(model.y, model.c, f).sum()) + penalty.value(beta)
 
 
 def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> Certificate:
@@ -30,7 +35,7 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     equations tie the coefficients, the score counts only up to what their space cannot see.
     """
     y, c = model.y, model.c
-    objective = -float(model.loss.loglik(y, c, f).sum()) + penalty.value(beta)
+    objective = objective_of(model, beta, f, penalty)
     g = np.clip(g, 0.0, 2.0 * c)
     if model.free.any():
         g = model.space.balanced(g, y, penalty.precision[model.free] * beta[model.free])

@@ -10,7 +10,7 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.active_set import ActiveSet, finish
-from softmargin.engines.certificate import certify
+from softmargin.engines.certificate import certify, objective_of
 from softmargin.engines.edges import edges_of
 from softmargin.engines.interior_kernels import advanced, aim_at_zero, aim_centred, moved, products
 from softmargin.engines.loop import Info, run
@@ -84,7 +84,7 @@ class InteriorPoint:
         w, toward, message, total = aim_at_zero(y, x.f, *x.rows)
         total += edges.product
         mu = total / count
-        early = iteration < _LONG and not total < _LATE * self._objective(model, x.beta, x.f)
+        early = iteration < _LONG and not total < _LATE * objective_of(model, x.beta, x.f, self.penalty)
         aim = edges.predictor()
         equations = w, message, diagonal, -stationary - edges.pull(aim), edges.dent
         try:
@@ -124,9 +124,6 @@ class InteriorPoint:
         )
         return self._judged(model, x, new, early, found is not None)
 
-    def _objective(self, model: Model, beta: Array, f: Array) -> float:
-        return -float(model.loss.loglik(model.y, model.c, f).sum()) + self.penalty.value(beta)
-
     def _reach(self, edges: Any, move: Any, falls: tuple[float, float], share: float) -> tuple[float, float]:
         """Lengths of the primal and the dual step: they may differ where the penalty has no squares to tie them."""
         first, second = (1.0 / max(fall, 1e-300) for fall in falls)
@@ -146,14 +143,14 @@ class InteriorPoint:
             new = new._replace(gap=min(certificate.gap, x.gap), best=(x.best or x) if worse else None)
         if broken and single:  # there are more digits to be had
             return x._replace(rough=math.inf, stalled=0), Info(objective, math.inf)
-        change = certificate.gap if not early else math.inf
-        return (x if broken else new), Info(objective, change, broken)
+        return (x if broken else new), Info(objective, math.inf if early else certificate.gap, broken)
 
 
-Equations = tuple[Any, Array]  # the normal equations, and the step of the predictors that solves them
+Equations = tuple[Any, Array]
 
 
 def _exact(model: Model, w: Array, message: Array, diagonal: Array, shift: Array, dent: Array | None) -> Equations:
+    """The normal equations of a step, and where they send the predictors."""
     gaussian = model.solver(w, message, diagonal, shift, dent)
     return gaussian, model.blocks.matvec(gaussian.mean)
 
