@@ -22,6 +22,8 @@ from engine_problems import (
 from scipy import optimize
 from scipy.special import ndtr
 
+from softmargin.engines import gaussian_vi
+from softmargin.engines.anderson import History, extrapolate
 from softmargin.engines.fixed_point import MeanField
 from softmargin.engines.gaussian_vi import GaussianVI
 from softmargin.engines.loop import run
@@ -442,3 +444,48 @@ def test_mixture_of_a_narrow_scale_is_the_fit():
     np.testing.assert_allclose(mixture.mean, fixed.q.mean, atol=1e-3)
     np.testing.assert_allclose(mixture.root @ mixture.root.T, covariance(fixed.q), atol=1e-3)
     assert mixture.weights @ mixture.scales == pytest.approx(0.6, rel=1e-3)
+
+
+# --- short ways that must not change the end --------------------------------------------------------------------
+
+
+def test_rows_left_out_and_single_precision_do_not_move_the_optimum(monkeypatch):
+    """The optimum of a problem large enough for both, against all rows in double precision."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((4000, 30))
+    y = np.where(X[:, :5].sum(axis=1) * 2.0 + rng.logistic(size=4000) > 0.0, 1.0, -1.0)
+    model = build(X, y)
+    assert X.size >= gaussian_vi._LARGE
+    short = run(GaussianVI(), model, max_iter=200, tol=1e-12)
+    left_out = (short.state.ku * short.state.v <= gaussian_vi._NOTHING).mean()
+    assert 0.1 < left_out < 0.9
+    monkeypatch.setattr(gaussian_vi, "_NOTHING", -1.0)
+    monkeypatch.setattr(gaussian_vi, "_LARGE", np.inf)
+    long = run(GaussianVI(), model, max_iter=200, tol=1e-12)
+    assert short.state.bound == pytest.approx(long.state.bound, rel=1e-10)
+    np.testing.assert_allclose(short.state.q.mean, long.state.q.mean, atol=1e-6)
+    np.testing.assert_allclose(short.state.q.var, long.state.q.var, rtol=1e-5)
+    assert abs(short.n_iter - long.n_iter) <= 3
+
+
+def test_a_bound_is_that_of_its_own_approximation():
+    """A covariance from single precision is not quite the best one, but the bound belongs to it."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((4000, 30))
+    model = build(X, np.where(X[:, 0] + rng.standard_normal(4000) > 0.0, 1.0, -1.0))
+    state = GaussianVI().init(model)
+    q = state.q
+    f, v = model.blocks.matvec(q.mean), np.einsum("ij,ij->i", (Z := rows_of(model)) @ q.root, Z @ q.root)
+    message, prior = model.loss.gaussian(model.y, model.c, f, v), model.prior.gaussian(q.mean, q.var)
+    assert state.bound == pytest.approx(float(message.bound.sum()) + prior.bound + q.entropy, rel=1e-12)
+
+
+def test_extrapolation_ends_a_linear_iteration_at_once():
+    """A linear map of d dimensions is solved by d + 1 images, whatever the weights."""
+    rng = np.random.default_rng(5)
+    A, b = 0.5 * rng.standard_normal((3, 3)), rng.standard_normal(3)
+    x, history = np.zeros(3), History()
+    for _ in range(5):
+        history = history.entered(x)
+        x, history = extrapolate(history, A @ x + b, rng.uniform(0.5, 2.0, 3), 5)
+    np.testing.assert_allclose(x, np.linalg.solve(np.eye(3) - A, b), rtol=1e-6)

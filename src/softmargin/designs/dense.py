@@ -10,10 +10,11 @@ import numpy as np
 from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.designs.blas import times_triangle
 
 __all__ = ["Dense"]
 
-_PANEL = 96  # columns of a triangular matrix that are multiplied at once
+_TRIANGLE = 24  # columns from which skipping the zeros of a triangular matrix pays
 _MOST = 2048  # rows of a slab, at most, where there are many columns
 _SLAB = 65536  # numbers in a slab: half a megabyte, which stays in the second-level cache
 
@@ -43,43 +44,45 @@ def _fill_picked(X: Any, shift: Any, scale: Any, lead: int, index: Any, out: Any
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fill_weighted(
-    X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, first: int, w: Any, b: Any, out: Any, c: Any
+    X: Any, shift: Any, scale: Any, lead: int, lo: int, hi: int, first: int, w: Any, out: Any
 ) -> tuple[int, int]:
-    """Write standardized rows times sqrt(w) until ``out`` is full, and add ``X' b`` of all rows passed to ``c``.
+    """Write standardized rows times sqrt(w) until ``out`` is full; rows of weight zero take no place.
 
-    Rows of weight zero take no place. Returns the next row, and how many were written.
+    Returns the next row, and how many were written.
     """
-    p, k = X.shape[1], 0
+    k = 0
     for i in range(lo, hi):
-        wi, bi = w[i - first], b[i - first]
-        if wi == 0.0 and bi == 0.0:
-            continue
-        if wi != 0.0 and k == len(out):
-            return i, k
-        for j in range(lead):
-            c[j] += bi
+        wi = w[i - first]
         if wi == 0.0:
-            for j in range(p):
-                c[lead + j] += bi * ((X[i, j] - shift[j]) * scale[j])
             continue
+        if k == len(out):
+            return i, k
         root = np.sqrt(wi)
-        row = out[k]
-        k += 1
         for j in range(lead):
-            row[j] = root
-        for j in range(p):
-            value = (X[i, j] - shift[j]) * scale[j]
-            c[lead + j] += bi * value
-            row[lead + j] = value * root
+            out[k, j] = root
+        x, row = X[i], out[k, lead:]  # slices: their places need no look at signs, and the loop vectorises
+        for j in range(len(x)):
+            row[j] = (x[j] - shift[j]) * (scale[j] * root)
+        k += 1
     return hi, k
 
 
-def _panels(root: Array) -> list[tuple[int, slice]]:
-    """Ranges of columns with the number of rows that they need: an upper triangular root has zeros to skip."""
-    p, k = root.shape
-    if p < 2 * _PANEL or p != k or root[np.tril_indices(p, -1)].any():
-        return [(p, slice(0, k))]
-    return [(min(at + _PANEL, p), slice(at, min(at + _PANEL, p))) for at in range(0, p, _PANEL)]
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def _square_sums(rows: Any, out: Any) -> None:
+    for i in range(len(rows)):
+        row, total = rows[i], 0.0
+        for j in range(len(row)):
+            total += row[j] * row[j]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def _upper_triangular(root: Any) -> bool:
+    for i in range(1, root.shape[0]):
+        for j in range(min(i, root.shape[1])):
+            if root[i, j] != 0.0:
+                return False
+    return root.shape[0] == root.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,28 +139,30 @@ class Dense:
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
         lo, hi = self._range(lo, hi)
         q = self.shape[1]
-        A, c = np.zeros((q, q)), np.zeros(q)
+        A = np.zeros((q, q))
         buffer = np.empty((min(hi - lo, self._slab), q), dtype=self.accuracy)
         at = lo
         while at < hi:
-            at, used = _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), at, hi, lo, w, b, buffer, c)
+            at, used = _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), at, hi, lo, w, buffer)
             if used:
                 rows = buffer[:used]
                 A += rows.T @ rows  # one array on both sides: NumPy calls syrk
-        return A, c
+        return A, self.rmatvec(b, lo, hi) if b.any() else np.zeros(q)
 
     def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
+        return self.moments(np.zeros(len(root)), root, lo, hi)[1]
+
+    def moments(self, mean: Array, root: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+        """``mean'x_i`` and ``|root'x_i|^2`` of the rows lo..hi, in one pass."""
         lo, hi = self._range(lo, hi)
-        out = np.empty(hi - lo)
-        panels = _panels(root)
+        f, v = np.empty((2, hi - lo))
+        times = times_triangle if len(root) >= _TRIANGLE and _upper_triangular(root) else np.matmul
+        root = np.ascontiguousarray(root)
         for start, stop in self._slabs(lo, hi):
-            rows = self._standardized(start, stop)
-            total = out[start - lo : stop - lo]
-            total[:] = 0.0
-            for depth, columns in panels:
-                product = rows[:, :depth] @ root[:depth, columns]
-                total += np.einsum("ij,ij->i", product, product)
-        return out
+            rows, at = self._standardized(start, stop), slice(start - lo, stop - lo)
+            np.dot(rows, mean, out=f[at])
+            _square_sums(times(rows, root), v[at])
+        return f, v
 
     def _slopes(self, lo: int = 0, hi: int | None = None) -> Array:
         return self._standardized(*self._range(lo, hi))[:, int(self.intercept) :]
@@ -176,8 +181,7 @@ class Dense:
         lo, hi = self._range(lo, hi)
         out = np.empty(hi - lo)
         for start, stop in self._slabs(lo, hi):
-            rows = self._slopes(start, stop)
-            np.einsum("ij,ij->i", rows, rows, out=out[start - lo : stop - lo])
+            _square_sums(self._slopes(start, stop), out[start - lo : stop - lo])
         return out
 
     def scaled(self, factor: Array) -> Dense:

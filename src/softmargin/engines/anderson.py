@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +12,13 @@ __all__ = ["History", "extrapolate"]
 
 
 class History(NamedTuple):
-    """Points the map was applied to, and what it gave, oldest first; ``pending`` waits for its image."""
+    """What a map gave, and by how much that differed from the point it was applied to, oldest first.
 
-    points: tuple[Array, ...] = ()
+    ``pending`` is a point that waits for its image.
+    """
+
     images: tuple[Array, ...] = ()
+    residuals: tuple[Array, ...] = ()
     pending: Array | None = None
 
     def entered(self, point: Array) -> History:
@@ -28,17 +30,17 @@ def extrapolate(history: History, image: Array, weight: Array, window: int) -> t
     """The next point, given the image of the pending one; least squares in residuals times ``weight``."""
     if history.pending is None:
         return image, History()
-    points = (*history.points, history.pending)[-window:]
     images = (*history.images, image)[-window:]
-    history = History(points, images)
-    if len(points) < 2:
+    history = History(images, (*history.residuals, image - history.pending)[-window:])
+    if len(images) < 2:
         return image, history
-    residuals = [weight * (g - x) for x, g in zip(points, images, strict=True)]
-    steps = np.stack([b - a for a, b in pairwise(residuals)])
+    residuals = np.stack(history.residuals)
+    residuals *= weight
+    steps = residuals[1:] - residuals[:-1]
     normal = steps @ steps.T
     ridge = 1e-10 * normal.trace()
     if not ridge > 0.0:
         return image, history
     gamma = np.linalg.solve(normal + ridge * np.eye(len(normal)), steps @ residuals[-1])
-    moves = np.stack([b - a for a, b in pairwise(images)])
-    return image - gamma @ moves, history
+    share = np.diff(gamma, prepend=0.0, append=1.0)  # image - gamma @ (moves of the images), as a weighted sum of them
+    return share @ np.stack(images), history

@@ -143,7 +143,7 @@ class MeanField(FixedPoint):
     needs_prior = ("expect",)
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
-        f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root) + model.blocks.excess(q.mean)
+        f, v = model.blocks.moments(q.mean, q.root)
         message = model.loss.expect(model.y, model.c, f, v)
         prior = model.prior.expect(q.mean, q.var)
         return FixedPointState(q, f, v, message, prior, float(message.bound.sum()) + prior.bound + q.entropy)

@@ -19,6 +19,11 @@ from softmargin.solvers.gaussian import Normal
 __all__ = ["GaussianVI", "VIState"]
 
 _LOG_FLOOR = -500.0  # curvatures below e^-500 say nothing; the floor keeps their logarithms finite
+_NOTHING = 1e-12  # part of a row in the trace of precision times covariance below which the row is left out
+_FAR = 0.03  # relative rise of the bound by a step after which older steps say nothing of the next
+_WORTH = 1e-3  # gain by the scale of q, in gains by its mean, below which it is left alone
+_ROUGH = 1e-5  # relative rise above which the next covariance may come from a matrix in single precision
+_LARGE = 100_000  # numbers in the design from which that saves time worth having
 
 
 class VIState(NamedTuple):
@@ -33,6 +38,7 @@ class VIState(NamedTuple):
     prior: PriorMessage  # prior at q, likewise
     bound: float
     history: History
+    rise: float = math.inf  # of the bound by the last step, relative
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,11 @@ class GaussianVI:
 
     The state is the vector of row curvatures, so the precision ``X'diag(ku)X + diag(Du)`` is positive definite by
     construction. Each step factors it once, moves the mean by a line search at fixed covariance, moves the overall
-    scale of q exactly, and proposes new curvatures by Anderson acceleration with a computed damping. A step that
+    scale of q by another, and proposes new curvatures by Anderson acceleration with a computed damping. A step that
     lowers the bound is replaced by the natural-gradient path from the last accepted q, which ascends.
     """
 
-    window: int = 6
+    window: int = 5
     needs_loss = ("gaussian",)
     needs_prior = ("gaussian",)
 
@@ -55,7 +61,7 @@ class GaussianVI:
         first = model.loss.gaussian(model.y, model.c, np.zeros(n), np.ones(n))
         D = model.prior.start().precision.copy()
         D[: model.size][model.free] = np.maximum(D[: model.size][model.free], 1e-3)
-        q = model.gaussian(first.w, first.b, D)
+        q = _shaped(model, first.w, first.b, D, rough=True)
         return self._evaluate(model, first.w, D, q.mean, q)
 
     def at(self, model: Model, ku: Array, Du: Array, mean: Array) -> VIState:
@@ -68,8 +74,10 @@ class GaussianVI:
         new = self._propose(model, state, rho)
         if new is None or not new.bound >= state.bound - 1e-11 * abs(state.bound):
             new = self._natural_path(model, state, 0.7 * rho)
-        change = (new.bound - state.bound) / (1.0 + abs(new.bound))
-        return new, Info(new.bound, abs(change))
+        change = abs(new.bound - state.bound) / (1.0 + abs(new.bound))
+        if change > _FAR:
+            new = new._replace(history=History())
+        return new._replace(rise=change), Info(new.bound, change)
 
     def restart(self, model: Model, state: VIState) -> VIState:
         """A warm start: the state as seen by another prior, ready for its first step."""
@@ -117,7 +125,9 @@ class GaussianVI:
         used = np.concatenate((mean, log_k, log_D))
         try:
             ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
-            return self._evaluate(model, ku, Du, mean, model.gaussian(ku, ku, Du), history.entered(used))
+            felt = np.where(ku * state.v > _NOTHING, ku, 0.0)  # rows far from the margin cost no time
+            q = _shaped(model, felt, np.zeros(len(felt)), Du, rough=state.rise > _ROUGH)
+            return self._evaluate(model, ku, Du, mean, q, history.entered(used))
         except np.linalg.LinAlgError:
             return None
 
@@ -138,7 +148,7 @@ class GaussianVI:
         """The best mean and scale for a given shape of the covariance, and the bound there."""
         q = q.with_mean(mean)
         excess = model.blocks.excess(mean)
-        f, v = model.blocks.matvec(mean), model.blocks.row_quad(q.root) + excess
+        f, v = model.blocks.moments(mean, q.root)
         message = model.loss.gaussian(model.y, model.c, f, v)
         prior = model.prior.gaussian(mean, q.var)
         # 1. mean: one Newton direction, then a line search along it
@@ -148,16 +158,24 @@ class GaussianVI:
         ahead = model.blocks.matvec(direction)
         square = model.blocks.excess(direction) - model.blocks.still  # the variance is quadratic along the line
         wider = model.blocks.excess(mean + direction) - excess - square, square
-        tau, message, prior = _line_search(model, q, mean, f, v, direction, ahead, wider, float(gradient @ direction))
+        slope = float(gradient @ direction)
+        tau, message, prior = _line_search(model, q, mean, f, v, direction, ahead, wider, slope)
         q, f, v = q.with_mean(mean + tau * direction), f + tau * ahead, v + tau * (wider[0] + tau * wider[1])
-        # 2. scale of q as a whole, exactly
-        t, message, prior = _scale_search(model, q, f, v, message, prior)
+        # 2. scale of q as a whole
+        gained = 0.5 * tau * slope
+        t, message, prior = _scale_search(model, q, f, v, message, prior, _WORTH * gained)
         if t != 0.0:
             still = model.blocks.still
             q, f, v = q.dilated(t), f * math.exp(t), (v - still) * math.exp(2.0 * t) + still
             ku, Du = ku * math.exp(-2.0 * t), Du * math.exp(-2.0 * t)
         bound = float(message.bound.sum()) + prior.bound + q.entropy
         return VIState(q, f, v, ku, Du, message, prior, bound, history or History())
+
+
+def _shaped(model: Model, w: Array, b: Array, precision: Array, *, rough: bool) -> Normal:
+    """The Gaussian of these messages; a ``rough`` one is as good a q, whose bound is exact, but not quite the best."""
+    q = model.direction(w, b, precision) if rough and len(w) * model.size >= _LARGE else None
+    return model.gaussian(w, b, precision) if q is None else q
 
 
 def _line_search(
@@ -185,31 +203,35 @@ def _line_search(
 
 
 def _scale_search(
-    model: Model, q: Normal, f: Array, v: Array, message: Message, prior: PriorMessage
+    model: Model, q: Normal, f: Array, v: Array, message: Message, prior: PriorMessage, least: float
 ) -> tuple[float, Message, PriorMessage]:
-    """Maximise the bound over (mean, covariance) -> (e^t mean, e^2t covariance) by safeguarded secant steps."""
+    """Maximise the bound over (mean, covariance) -> (e^t mean, e^2t covariance) by safeguarded secant steps.
+
+    Nothing is done for a gain of at most ``least``.
+    """
     still = model.blocks.still
     v = v - still
+    square = f * f + v
 
     def slope(t: float, m: Message, p: PriorMessage) -> float:
         """Derivative of the bound in t."""
         grow = math.exp(t)
-        pull = float((m.b - grow * m.w * f) @ f) * grow - grow * grow * float(m.w @ v)
+        pull = grow * float(m.b @ f) - grow * grow * float(m.w @ square)
         prior_pull = grow * float(p.pull(grow * q.mean) @ q.mean) - grow * grow * float(p.precision @ q.var)
         return pull + prior_pull + model.dimension
 
     def value(t: float, m: Message, p: PriorMessage) -> float:
         return float(m.bound.sum()) + p.bound + model.dimension * t
 
-    here = slope(0.0, message, prior)
-    if abs(here) < 1e-9 * model.dimension:
+    first = last_slope = slope(0.0, message, prior)
+    curvature = float(message.w @ square) + 2.0 * (prior.bend(q.mean) + float(prior.precision @ q.var))
+    if abs(first) < 1e-9 * model.dimension or first * first <= 2.0 * least * curvature:
         return 0.0, message, prior
     best = (value(0.0, message, prior), 0.0, message, prior)
-    curvature = float(message.w @ (f * f + v)) + 2.0 * (prior.bend(q.mean) + float(prior.precision @ q.var))
-    t, last_t, last_slope = 0.0, 0.0, here
+    t = 0.0
     for _ in range(5):
         step = min(max(last_slope / max(curvature, 1e-12), -1.0), 1.0)
-        t = last_t + step
+        t += step
         grow = math.exp(t)
         m = model.loss.gaussian(model.y, model.c, grow * f, grow * grow * v + still)
         p = model.prior.gaussian(grow * q.mean, grow * grow * q.var)
@@ -217,9 +239,9 @@ def _scale_search(
         candidate = (value(t, m, p), t, m, p)
         if candidate[0] > best[0]:
             best = candidate
-        if abs(here) <= 1e-3 * abs(last_slope) or abs(here) < 1e-9 * model.dimension or abs(step) < 1e-9:
+        if abs(here) <= max(1e-2 * abs(first), 1e-9 * model.dimension) or abs(step) < 1e-9:
             break
         secant = (last_slope - here) / step
         curvature = secant if secant > 0.0 else 2.0 * curvature
-        last_t, last_slope = t, here
+        last_slope = here
     return best[1], best[2], best[3]

@@ -255,7 +255,7 @@ class LaplaceZeroVB:
         entropy = float((np.logaddexp(0.0, eta[candidates]) - g[candidates] * eta[candidates]).sum())
         bound += indicators + entropy
         mean = g * q.mean
-        f, v = model.blocks.matvec(mean), model.blocks.row_quad(_root(q, g, second)) + model.blocks.excess(mean)
+        f, v = model.blocks.moments(mean, _root(q, g, second))
         message = model.loss.expect(y, model.c, f, v)
         objective = float(message.bound.sum()) + bound + q.entropy
         m = max(len(candidates), 1)

@@ -156,7 +156,7 @@ class Missing:
         if hasattr(self.engine, "moments"):
             return self.engine.moments(model, inner.q)
         mean, root = self.engine.coefficients(inner)
-        f, v = model.blocks.matvec(mean), model.blocks.row_quad(root) + model.blocks.excess(mean)
+        f, v = model.blocks.moments(mean, root)
         message = face(model.y, model.c, f, v)
         name = "objective" if hasattr(inner, "objective") else "bound"
         value = _objective(inner) + float(message.bound.sum()) - float(inner.message.bound.sum())

@@ -106,7 +106,7 @@ def _guessed(model: Model, q: Normal, f: Array, sample: Array) -> VIState:
 
 def _seen(model: Model, q: Normal) -> VIState:
     """The state of an approximation that came from other rows."""
-    f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root)
+    f, v = model.blocks.moments(q.mean, q.root)
     message = model.loss.gaussian(model.y, model.c, f, v)
     prior = model.prior.gaussian(q.mean, q.var)
     bound = float(message.bound.sum()) + prior.bound + q.entropy

@@ -216,6 +216,16 @@ class Blocks:
             return np.concatenate(self.map(lambda cell: own(self.design, cell.lo, cell.hi)))
         return np.concatenate(self.map(lambda cell: self.design.row_quad(root, cell.lo, cell.hi)))
 
+    def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
+        """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
+        both: Any = getattr(self.design, "moments", None)
+        if both is None or hasattr(root, "row_quad"):
+            f, v = self.matvec(mean), self.row_quad(root)
+        else:
+            parts = self.map(lambda cell: both(mean, root, cell.lo, cell.hi))
+            f, v = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return f, v + self.excess(mean)
+
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients, from missing cells and ``still``: zero without any."""
         part: Any = getattr(self.design, "excess", None)

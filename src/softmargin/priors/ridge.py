@@ -92,16 +92,18 @@ class BoundRidge:
     def _sizes(self) -> tuple[int, int]:
         return dimensions(~self.free, self.classes), dimensions(self.free, self.classes)
 
+    @cached_property
+    def _loose(self) -> Array:
+        return self.flat * self.free.astype(float)
+
     def _precision(self, tau: float) -> Array:
-        precision = np.full(len(self.free), tau)
-        precision[self.free] = self.flat
-        return precision
+        return tau * self._shrunk + self._loose
 
     def _message(self, solved: Callable[[float, int], tuple[float, float]], moment: Array, r: int) -> PriorMessage:
         n_free = self._sizes[1]
         shrunk = float(moment @ self._shrunk)
         tau, bound = solved(shrunk, r)
-        bound += 0.5 * n_free * math.log(self.flat) - 0.5 * self.flat * float(moment.sum() - shrunk)
+        bound += 0.5 * n_free * math.log(self.flat) - 0.5 * float(moment @ self._loose)
         return PriorMessage(self._precision(tau), bound - 0.5 * (r + n_free) * _LOG_2PI, {"scale": tau**-0.5})
 
     def start(self) -> PriorState:
