@@ -34,6 +34,8 @@ def test_moments_of_predictors(shape, triangular):
     np.testing.assert_allclose(v, ((Z[700:2900] @ root) ** 2).sum(axis=1), rtol=1e-11)
     np.testing.assert_allclose(design.row_quad(root, 700, 2900), v, rtol=1e-13)
     np.testing.assert_allclose(design.row_quad(np.asfortranarray(root), 700, 2900), v, rtol=1e-13)
+    short = root.astype(np.float32)
+    np.testing.assert_allclose(design.row_quad(short), design.row_quad(short.astype(float)), rtol=1e-13)
 
 
 def test_rows_without_weight_keep_their_linear_term():

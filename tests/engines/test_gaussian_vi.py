@@ -468,12 +468,33 @@ def test_rows_left_out_and_single_precision_do_not_move_the_optimum(monkeypatch)
     assert abs(short.n_iter - long.n_iter) <= 3
 
 
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+def test_no_run_ends_with_single_precision(tol, monkeypatch):
+    """Columns so nearly dependent that it shows; the first matrices are rough, the last one is not."""
+    rng = np.random.default_rng(1)
+    Z, E = rng.standard_normal((4000, 40)), rng.standard_normal((4000, 20))
+    Z[:, 20:] = Z[:, :20] + 1e-2 * E
+    y = np.where(E[:, :3].sum(axis=1) + 0.3 * rng.standard_normal(4000) > 0.0, 1.0, -1.0)
+    kinds, shaped = [], gaussian_vi._shaped
+
+    def watched(*args, **options):
+        q, rough = shaped(*args, **options)
+        kinds.append(rough)
+        return q, rough
+
+    monkeypatch.setattr(gaussian_vi, "_shaped", watched)
+    outcome = run(GaussianVI(), build(Z, y, prior=Ridge(scale=1e6)), max_iter=200, tol=tol)
+    assert kinds[0] and kinds[1] and not kinds[-1]
+    assert outcome.converged and not outcome.state.rough
+
+
 def test_a_bound_is_that_of_its_own_approximation():
     """A covariance from single precision is not quite the best one, but the bound belongs to it."""
     rng = np.random.default_rng(4)
     X = rng.standard_normal((4000, 30))
     model = build(X, np.where(X[:, 0] + rng.standard_normal(4000) > 0.0, 1.0, -1.0))
-    state = GaussianVI().init(model)
+    state, info = GaussianVI().step(model, GaussianVI().init(model), 0)
+    assert state.rough and math.isinf(info.change)
     q = state.q
     f, v = model.blocks.matvec(q.mean), np.einsum("ij,ij->i", (Z := rows_of(model)) @ q.root, Z @ q.root)
     message, prior = model.loss.gaussian(model.y, model.c, f, v), model.prior.gaussian(q.mean, q.var)

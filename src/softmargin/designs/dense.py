@@ -157,7 +157,7 @@ class Dense:
         lo, hi = self._range(lo, hi)
         f, v = np.empty((2, hi - lo))
         times = times_triangle if len(root) >= _TRIANGLE and _upper_triangular(root) else np.matmul
-        root = np.ascontiguousarray(root)
+        root = np.ascontiguousarray(root, dtype=float)
         for start, stop in self._slabs(lo, hi):
             rows, at = self._standardized(start, stop), slice(start - lo, stop - lo)
             np.dot(rows, mean, out=f[at])

@@ -22,7 +22,7 @@ _LOG_FLOOR = -500.0  # curvatures below e^-500 say nothing; the floor keeps thei
 _NOTHING = 1e-12  # part of a row in the trace of precision times covariance below which the row is left out
 _FAR = 0.03  # relative rise of the bound by a step after which older steps say nothing of the next
 _WORTH = 1e-3  # gain by the scale of q, in gains by its mean, below which it is left alone
-_ROUGH = 1e-5  # relative rise above which the next covariance may come from a matrix in single precision
+_ROUGH = 1e-4  # relative rise above which the next covariance may come from a matrix in single precision
 _LARGE = 100_000  # numbers in the design from which that saves time worth having
 
 
@@ -32,13 +32,14 @@ class VIState(NamedTuple):
     q: Any  # a Gaussian on the space of the coefficients
     f: Array  # mean of the linear predictors
     v: Array  # their variances
-    ku: Array  # row precisions that built q
+    ku: Array  # row precisions that built q, those too small to be felt among them
     Du: Array  # prior precision that built q
     message: Message  # rows at q: w is the curvature that the next q should use
     prior: PriorMessage  # prior at q, likewise
     bound: float
     history: History
     rise: float = math.inf  # of the bound by the last step, relative
+    rough: bool = False  # whether q came from a matrix in single precision
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class GaussianVI:
         first = model.loss.gaussian(model.y, model.c, np.zeros(n), np.ones(n))
         D = model.prior.start().precision.copy()
         D[: model.size][model.free] = np.maximum(D[: model.size][model.free], 1e-3)
-        q = _shaped(model, first.w, first.b, D, rough=True)
+        q, _ = _shaped(model, first.w, first.b, D, rough=True)
         return self._evaluate(model, first.w, D, q.mean, q)
 
     def at(self, model: Model, ku: Array, Du: Array, mean: Array) -> VIState:
@@ -77,7 +78,7 @@ class GaussianVI:
         change = abs(new.bound - state.bound) / (1.0 + abs(new.bound))
         if change > _FAR:
             new = new._replace(history=History())
-        return new._replace(rise=change), Info(new.bound, change)
+        return new._replace(rise=change), Info(new.bound, math.inf if new.rough else change)  # no end with a rough q
 
     def restart(self, model: Model, state: VIState) -> VIState:
         """A warm start: the state as seen by another prior, ready for its first step."""
@@ -126,8 +127,8 @@ class GaussianVI:
         try:
             ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
             felt = np.where(ku * state.v > _NOTHING, ku, 0.0)  # rows far from the margin cost no time
-            q = _shaped(model, felt, np.zeros(len(felt)), Du, rough=state.rise > _ROUGH)
-            return self._evaluate(model, ku, Du, mean, q, history.entered(used))
+            q, rough = _shaped(model, felt, np.zeros(len(felt)), Du, rough=state.rise > _ROUGH)
+            return self._evaluate(model, ku, Du, mean, q, history.entered(used))._replace(rough=rough)
         except np.linalg.LinAlgError:
             return None
 
@@ -172,10 +173,10 @@ class GaussianVI:
         return VIState(q, f, v, ku, Du, message, prior, bound, history or History())
 
 
-def _shaped(model: Model, w: Array, b: Array, precision: Array, *, rough: bool) -> Normal:
-    """The Gaussian of these messages; a ``rough`` one is as good a q, whose bound is exact, but not quite the best."""
+def _shaped(model: Model, w: Array, b: Array, precision: Array, *, rough: bool) -> tuple[Normal, bool]:
+    """The Gaussian of these messages, and whether it is a ``rough`` one: its bound is exact, but it is not the best."""
     q = model.direction(w, b, precision) if rough and len(w) * model.size >= _LARGE else None
-    return model.gaussian(w, b, precision) if q is None else q
+    return (model.gaussian(w, b, precision), False) if q is None else (q, True)
 
 
 def _line_search(
@@ -207,7 +208,7 @@ def _scale_search(
 ) -> tuple[float, Message, PriorMessage]:
     """Maximise the bound over (mean, covariance) -> (e^t mean, e^2t covariance) by safeguarded secant steps.
 
-    Nothing is done for a gain of at most ``least``.
+    Nothing is done where a gain of at most ``least`` is in sight.
     """
     still = model.blocks.still
     v = v - still

@@ -89,7 +89,7 @@ class Model:
         return self.gaussian(w, b, precision, shift, dent)
 
     def direction(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Any:
-        """The same in single precision, for ways to go and not for where they end; None where the design cannot."""
+        """The same in single precision, for early steps and ways to go; None where the design cannot."""
         single: Any = getattr(self.blocks.design, "single", None)
         if single is None or self.dimension > len(w):
             return None

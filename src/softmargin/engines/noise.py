@@ -191,9 +191,10 @@ class LearnedNoise:
         return self._learn(model, inner, model.loss)
 
     def step(self, model: Model, state: NoiseState, iteration: int) -> tuple[NoiseState, Info]:
-        inner, _ = self.engine.step(at_noise(model, state.loss, state.law.weight), state.inner, iteration)
+        inner, info = self.engine.step(at_noise(model, state.loss, state.law.weight), state.inner, iteration)
         new = self._learn(model, inner, state.loss)
-        return new, Info(new.objective, abs(new.objective - state.objective) / (1.0 + abs(new.objective)))
+        change = abs(new.objective - state.objective) / (1.0 + abs(new.objective))
+        return new, Info(new.objective, math.inf if math.isinf(info.change) else change)  # not yet if the engine cannot
 
     def _learn(self, model: Model, inner: Any, loss: Any) -> NoiseState:
         """The level, and the band where it is learned, given the moments of the predictors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 
@@ -30,8 +31,10 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float, level: int) ->
         )
     elif open_:
         worst = max(open_, key=lambda fit: fit.outcome.change)
+        change = worst.outcome.change  # infinite after steps that no run may end with
+        moved = f"relative change {change:.1e}" if math.isfinite(change) else "still in its first steps"
         message = (
-            f"{inference} did not converge{many.format(len(open_))}: relative change {worst.outcome.change:.1e} after "
+            f"{inference} did not converge{many.format(len(open_))}: {moved} after "
             f"{worst.outcome.n_iter} iterations, tolerance {tol:.0e}; raise max_iter."
         )
     elif any(getattr(fit, "notice", "") for fit in fits):

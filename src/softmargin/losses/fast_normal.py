@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 __all__ = ["LARGEST", "density", "mills"]
 
-LARGEST = 35.0  # standard deviations beyond which the density, 1e-266, is taken for zero: no product with it underflows
+LARGEST = 37.6  # standard deviations beyond which the density is below the smallest normal number
 _ROOT = 1.0 / math.sqrt(2.0 * math.pi)
 _ROUND = 1.5 * 2.0**52  # added and taken away, it rounds to the nearest whole number and leaves it in the last bits
 _LOG2, _LOG2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # of 2, the first part with zeros at its end
