@@ -112,21 +112,24 @@ def test_two_lines_of_the_hinge():
         np.testing.assert_allclose(lines.top + slope * (f - lines.kink), Hinge().loglik(y, c, f), atol=1e-11)
 
 
+@pytest.mark.parametrize(("n", "d"), [(40, 3), (500, 1100)])  # one product a block, and several
 @pytest.mark.parametrize("copied", [True, False])
-def test_pull_is_a_mean_score(monkeypatch, copied):
+def test_pull_is_a_mean_score(monkeypatch, copied, n, d):
     """The smoothed score is the difference quotient of the log pseudo-likelihood over twice the width, row by row."""
     monkeypatch.setattr(hmc_rows, "_COPY", 1 << 24 if copied else 0)
-    X, y = simulated(40, 3, seed=1)
-    c = np.random.default_rng(0).uniform(0.2, 2.0, 40)
+    X, y = simulated(n, d, seed=1)
+    c = np.random.default_rng(0).uniform(0.2, 2.0, n)
     model, kappa = build(X, y, c=c), 0.7
-    variance = np.random.default_rng(1).uniform(0.1, 2.0, 40)
-    beta = np.random.default_rng(2).standard_normal((5, 4))
-    point = rows_for(model, variance).point(np.zeros((5, 4)), beta, kappa)
-    Z, width = np.column_stack((np.ones(40), X)), kappa * np.sqrt(variance)
+    variance = np.random.default_rng(1).uniform(0.1, 2.0, n)
+    beta = np.random.default_rng(2).standard_normal((5, d + 1)) * (3.0 / d) ** 0.5
+    point = rows_for(model, variance).point(np.zeros((5, d + 1)), beta, kappa)
+    Z, width = np.column_stack((np.ones(n), X)), kappa * np.sqrt(variance)
     for k in range(5):
         f = Z @ beta[k]
         ends = [-2.0 * c * np.maximum(1.0 - y * (f + sign * width), 0.0) for sign in (-1.0, 1.0)]
-        np.testing.assert_allclose(point.pull[k], Z.T @ ((ends[1] - ends[0]) / (2.0 * width)), rtol=1e-5, atol=1e-5)
+        score = (ends[1] - ends[0]) / (2.0 * width)
+        rounding = 1e-6 * float(np.abs(Z).max() * np.abs(score).sum())
+        np.testing.assert_allclose(point.pull[k], Z.T @ score, rtol=1e-5, atol=min(rounding, 1e-3))
         assert point.loglik[k] == pytest.approx(-2.0 * (c * np.maximum(1.0 - y * f, 0.0)).sum())
 
 

@@ -14,6 +14,7 @@ from numba import njit
 __all__ = [
     "BLOCK",
     "LOT",
+    "MOST",
     "decide",
     "finish",
     "journey",
@@ -26,6 +27,8 @@ __all__ = [
 
 LOT = 4
 BLOCK = 256  # rows of a block, at most: products of this size skip the packing that large products need
+MOST = 240_000  # numbers in a block, at most, for the same reason
+_SLICE = 256  # coefficients of one product with the rows' scores, again
 _FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered, which lets them vectorise; NaN and inf keep their sense
 
 
@@ -52,10 +55,11 @@ def _pull(beta: Any, base: Any, X: Any, ramps: Any, sharp: Any, work: Any, total
     for b in range(len(X)):
         np.dot(narrow, X[b], f)
         ramp(f, kink[b], slope[b], left[b], jump[b], sharp)
+        for j in range(0, X.shape[1], _SLICE):
+            np.dot(X[b, j : j + _SLICE], f.T, part[j : j + _SLICE])
         if b == 0:
-            np.dot(X[b], f.T, whole)
+            whole[:] = part
         else:
-            np.dot(X[b], f.T, part)
             whole += part
     for k in range(LOT):
         for j in range(len(base)):

@@ -12,6 +12,7 @@ from softmargin.designs.base import Array
 from softmargin.engines.hmc_kernels import (
     BLOCK,
     LOT,
+    MOST,
     decide,
     finish,
     journey,
@@ -288,16 +289,18 @@ def rows_for(model: Model, variance: Array, f: Array | None = None) -> Rows:
     X, past = model.blocks.design.rows(np.arange(n)), np.zeros(n) if f is None else (f - lines.kink) / spread
     near = np.abs(past) < _CERTAIN
     score = np.where(near, 0.0, np.where(past < 0.0, lines.left, lines.left + lines.jump))
+    most = max(8, min(BLOCK, MOST // p))
     ramps = tuple(
-        _blocks(values[near, None], np.float32)[:, 0] for values in (lines.kink, 0.5 / spread, lines.left, lines.jump)
+        _blocks(values[near, None], most, np.float32)[:, 0]
+        for values in (lines.kink, 0.5 / spread, lines.left, lines.jump)
     )
-    return Copied(model, lines, _blocks(X, np.float64), score @ X, _blocks(X[near], np.float32), ramps)
+    return Copied(model, lines, _blocks(X, most, np.float64), score @ X, _blocks(X[near], most, np.float32), ramps)
 
 
-def _blocks(X: Array, dtype: Any) -> Any:
-    """Rows in blocks of (block, column, row), filled up with zeros."""
+def _blocks(X: Array, most: int, dtype: Any) -> Any:
+    """Rows in blocks of (block, column, row), at most so many rows in each, filled up with zeros."""
     n, p = X.shape
-    count = max(1, math.ceil(n / BLOCK))
+    count = max(1, math.ceil(n / most))
     rows = 8 * max(1, math.ceil(n / count / 8))
     out = np.zeros((count, rows, p), dtype)
     out.reshape(count * rows, p)[:n] = X
