@@ -291,6 +291,10 @@ def check_design(design: Design) -> None:
         same(f"matmat {where}", design.matmat(root[lead:], lo, hi), slopes, root[lead:])
         lengths, size = np.sum((part @ root) ** 2, axis=1), np.sum((np.abs(part) @ np.abs(root)) ** 2, axis=1)
         _close(design, f"row_quad {where}", design.row_quad(root, lo, hi), lengths, 1e-9 * size)
+        if hasattr(design, "moments"):
+            f, v = design.moments(beta, root, lo, hi)
+            same(f"the means of moments {where}", f, part, beta)
+            _close(design, f"the variances of moments {where}", v, lengths, 1e-9 * size)
         squares = np.sum(slopes**2, axis=1)
         _close(design, f"norms {where}", design.norms(lo, hi), squares, 1e-9 * (squares + squares.max()))
     same("outer", design.outer(), S, S.T)

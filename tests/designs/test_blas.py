@@ -7,16 +7,14 @@ from softmargin.designs.blas import times_triangle
 from softmargin.designs.dense import Dense
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 3), (40, 67)])
-def test_rows_times_an_upper_triangle(kind, shape):
+def test_rows_times_an_upper_triangle(shape):
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal(shape).astype(kind)
-    root = np.triu(rng.standard_normal((shape[1], shape[1]))).astype(kind)
-    expected = rows.astype(float) @ root.astype(float)
+    rows, root = rng.standard_normal(shape), np.triu(rng.standard_normal((shape[1], shape[1])))
+    expected = rows @ root
     found = times_triangle(rows, root)
     assert found is rows
-    np.testing.assert_allclose(found, expected, atol=100 * np.finfo(kind).eps)
+    np.testing.assert_allclose(found, expected, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (30, 30), (30, 7), (30, 41)])

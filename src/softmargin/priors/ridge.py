@@ -97,7 +97,7 @@ class BoundRidge:
         return self.flat * self.free.astype(float)
 
     def _precision(self, tau: float) -> Array:
-        return tau * self._shrunk + self._loose
+        return np.where(self.free, self.flat, tau)
 
     def _message(self, solved: Callable[[float, int], tuple[float, float]], moment: Array, r: int) -> PriorMessage:
         n_free = self._sizes[1]
