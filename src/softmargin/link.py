@@ -12,14 +12,14 @@ from scipy.special import expit
 
 from softmargin.designs.base import Array
 
-__all__ = ["LeaveOneOut", "Link", "cavity", "fit_link"]
+__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "fit_link"]
 
 _KAPPA = math.pi / 8.0
 _LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
 _UPPER = np.array([6.0, 20.0, 5.0])
 _LARGEST = 0.999
 _ENOUGH = 50_000  # rows that find the way to the minimum
-_WORTH = 2.0  # log likelihood that an offset must gain where none is expected
+WORTH = 2.0  # log likelihood that an offset must gain where none is expected
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def fit_link(
     max_kv: float,
     *,
     offset: bool = True,
-    worth: float = _WORTH,
+    worth: float = WORTH,
     smooth: bool = False,
     tol: float = 1e-10,
 ) -> LeaveOneOut:

@@ -15,7 +15,7 @@ from softmargin.execution.blocks import Blocks, Cell
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.wide import noise, quadratic, squares
 
-__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "leading"]
+__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "leading", "widened"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +189,48 @@ class DrawsPosterior(GaussianPosterior):
             # given that it is not zero; one half where it always is
             "prob_positive": np.where(used > 0, (flat > 0).sum(axis=0) / np.maximum(used, 1), 0.5),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class _WideRoot:
+    """A structured root times a number."""
+
+    inner: Any
+    factor: float
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        shape: tuple[int, int] = self.inner.shape
+        return shape
+
+    def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
+        """Variances of the linear predictors of the rows lo..hi of a design."""
+        own = getattr(self.inner, "row_quad", None)
+        plain = design.row_quad(self.inner, lo, hi) if own is None else own(design, lo, hi)
+        return np.asarray(self.factor**2 * plain)
+
+    def squares(self) -> Array:
+        """Marginal variances."""
+        return np.asarray(self.factor**2 * squares(self.inner))
+
+    def quadratic(self, x: Array) -> float:
+        """``x' C x`` of the covariance C."""
+        return self.factor**2 * quadratic(self.inner, x)
+
+    def noise(self, rng: np.random.Generator, n: int) -> Array:
+        """Draws (n, size) of N(0, C)."""
+        return self.factor * noise(self.inner, rng, n)
+
+
+def widened(posterior: Any, factor: float) -> Any:
+    """The posterior around the same mean with standard deviations times ``factor``; a point stays what it is."""
+    if factor == 1.0 or not posterior.has_spread:
+        return posterior
+    root = posterior.root
+    changes = {"root": factor * root if isinstance(root, np.ndarray) else _WideRoot(root, factor)}
+    if hasattr(posterior, "draws"):
+        changes["draws"] = posterior.mean + factor * (posterior.draws - posterior.mean)
+    return replace(posterior, **changes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,22 +14,20 @@ from softmargin.designs.base import Array, Design
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.approach import many_rows
 from softmargin.engines.model import Model
+from softmargin.estimators.choosing import Chosen, at_candidate, chosen_by, quick_fit, two_classes
 from softmargin.estimators.fits import Fit, Inclusion, Settings
 from softmargin.estimators.inference import fit_vb
-from softmargin.estimators.problem import prepare
+from softmargin.estimators.problem import kept_columns, prepare
 from softmargin.estimators.readout import BinaryReadout
 from softmargin.estimators.tall import inference_for, sampled
-from softmargin.estimators.wide import narrowed
+from softmargin.estimators.wide import Narrow, narrowed
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
-from softmargin.posterior import DrawsPosterior, GaussianPosterior
+from softmargin.inference.choices import Candidate
+from softmargin.posterior import DrawsPosterior, GaussianPosterior, widened
 from softmargin.priors.ridge import Ridge
 
-__all__ = ["Binary", "Recipe", "better_rate", "fit_binary", "settled", "spread_of"]
-
-_RATES = (0.25, 0.5)  # candidates of learning_rate="auto"
-_MARGIN = 0.01  # the larger one must be better by this much
-_TRUSTED = 0.7  # largest k v up to which the leave-one-out score may choose
+__all__ = ["Binary", "Recipe", "fit_binary", "spread_of"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,29 @@ class Recipe:
     names: Any = None  # of the columns
     incomplete: bool = False  # whether predictors are missing
     effects: tuple[Any, ...] = ()  # of groups, and smooth ones
+    standardized: Any = True  # how columns are scaled
+    tilts: bool = False  # whether the automatic choice may tilt: weights and costs that the user gave stay as they are
+    candidate: Candidate | None = None  # tilt and rate of a fit that the choice compares
+    quick: bool = False  # whether the spread of the scale is left out, for fits that are only compared
+
+    @property
+    def selects(self) -> bool:
+        """Whether the prior says which columns are in."""
+        return hasattr(self.prior, "always_include")
+
+    def decided(self) -> Chosen | None:
+        """Tilt and rate where there is nothing to choose: given, or those of a genuine likelihood."""
+        if self.candidate is not None:
+            return Chosen(self.candidate)
+        if not isinstance(self.learning_rate, str):
+            return Chosen.given(float(self.learning_rate))
+        return Chosen.given(1.0) if getattr(self.loss, "normalised", False) else None
+
+    def refit(self, candidate: Candidate, prior: Any = None) -> Recipe:
+        """The recipe of a fit that is only compared."""
+        run = self.run | {"options": {}, "verbose": 0}
+        prior = self.prior if prior is None else prior
+        return replace(self, prior=prior, inference="vb", candidate=candidate, quick=True, run=run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +75,7 @@ class Binary:
     fit: Fit
     learning_rate: float
     loss: Any = None
+    chosen: Chosen | None = None
 
     takes_missing = False  # whether new rows may have missing values
 
@@ -65,6 +87,16 @@ class Binary:
     @property
     def columns(self) -> Columns:
         return self.fit.posterior.columns
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior as it is reported: standard deviations are those of the base rate, whatever rate was chosen."""
+        return widened(self.fit.posterior, self.stretch)
+
+    @property
+    def stretch(self) -> float:
+        """By how much posterior standard deviations are widened where they are reported."""
+        return 1.0 if self.chosen is None else self.chosen.stretch
 
     @property
     def loo(self) -> Any:
@@ -115,7 +147,7 @@ class Binary:
     def sample(self, X: Any, n: int, streams: Streams) -> Array:
         """Draws (rows, n) of f."""
         with one_blas_thread():
-            posterior: GaussianPosterior = spread_of(self.fit.posterior, "sample")
+            posterior: GaussianPosterior = spread_of(self.posterior, "sample")
             return posterior.sample(self.design(X), streams.at(Purpose.PREDICT), n)
 
     def inclusion(self) -> Inclusion | None:
@@ -124,11 +156,11 @@ class Binary:
 
     def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
         """Draws of everything that was sampled, in the units of X."""
-        return diagnostics.sampled(spread_of(self.fit.posterior, "to_arviz"), draws, streams)
+        return diagnostics.sampled(spread_of(self.posterior, "to_arviz"), draws, streams)
 
     def summary(self, names: list[str], level: float, classes: Any = None) -> pd.DataFrame:
         """One row a coefficient, the intercept first where there is one."""
-        posterior = self.fit.posterior
+        posterior = self.posterior
         if isinstance(posterior, GaussianPosterior):
             table = posterior.table(level)
         else:
@@ -170,54 +202,64 @@ def fit_binary(
     with one_blas_thread():
         rows = (X, sign, count, weight, columns)
         form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
-        # a mode alone: its rate is given, not settled by fits that need more of the rows
-        given = not isinstance(recipe.learning_rate, str)
-        point = given and recipe.inference == "map" and hasattr(recipe.loss, "box")
+        chosen = recipe.decided()
+        # a mode alone: its rate is given, not chosen by fits that need more of the rows
+        point = chosen is not None and recipe.inference == "map" and hasattr(recipe.loss, "box")
         problem = prepare(*rows, prior=recipe.prior, solver=recipe.solver, point=point, **form)
         model = problem.model
         readout = BinaryReadout(columns, problem.coordinates.basis, problem.part, weight)
         settings = Settings(readout, callback=callback, **recipe.run)
-        infer = inference_for(recipe.inference, model)
-        narrow = None
-        light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
+        first = narrow = None
         try:
-            if not isinstance(recipe.learning_rate, str):
-                rate, first = float(recipe.learning_rate), None
-            elif getattr(recipe.loss, "normalised", False):
-                rate, first = 1.0, None
-            elif many_rows(model) and hasattr(model.prior, "gaussian"):
-                rate, first = settled(*sampled(model, settings))[0], None
-            elif hasattr(model.prior, "gaussian") and (model.size <= len(sign) or light):
-                rate, first = settled(model, settings)
-                narrow = narrowed(recipe, model, settings, columns, count, first)
-            else:  # point masses, or more columns than rows: settled under a normal prior
-                normal = prepare(*rows, prior=Ridge(), **form)
-                basis = normal.coordinates.basis
-                others = replace(settings, readout=replace(readout, basis=basis))
-                rate, usual = settled(normal.model, others)
-                narrow = narrowed(recipe, normal.model, others, columns, count, usual)
-                normal.model.blocks.close()
-                first = None
+            if recipe.quick and chosen is not None:
+                fit = fit_vb(*at_candidate(model, settings, chosen.candidate))
+                return Binary(fit, chosen.candidate.rate, recipe.loss, chosen)
+            infer = inference_for(recipe.inference, model)
+            if chosen is None:
+                chosen, first, narrow = _choose(recipe, rows, form, model, settings)
             if narrow is not None:
-                rate, first = narrow.rate, None if first is None else narrow.first
+                candidate = Candidate(False, narrow.rate)
+                chosen, first = Chosen(candidate, chosen.record), None if first is None else narrow.first
                 model, settings = narrow.model(model), narrow.settings(settings)
-            return Binary(infer(model.with_weight(rate * model.c), settings, first), rate, recipe.loss)
+            fit = infer(*at_candidate(model, settings, chosen.candidate), first)
+            return Binary(fit, chosen.candidate.rate, recipe.loss, chosen)
         finally:
             model.blocks.close()
 
 
-def settled(model: Model, settings: Settings) -> tuple[float, Fit]:
-    """The learning rate that the leave-one-out scores of quick fits prefer, and its fit."""
-    quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
-    fits = {rate: fit_vb(model.with_weight(rate * model.c), quiet) for rate in _RATES}
-    rate = better_rate(fits.__getitem__)
-    return rate, fits[rate]
+def _choose(
+    recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, settings: Settings
+) -> tuple[Chosen, Fit | None, Narrow | None]:
+    """Tilt and rate, with the quick fit where it is one of all rows in the model's own coordinates."""
+    X, sign, count, weight, columns = rows
+    normal, own = None, hasattr(model.prior, "gaussian")
+    light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
+    index, prior = np.arange(len(sign)), None
+    if own and many_rows(model):
+        index, quick_model, quick_settings = sampled(model, settings)
+    elif own and (model.size <= len(sign) or light):
+        quick_model, quick_settings = model, settings
+    else:  # point masses, or more columns than rows: chosen under a normal prior
+        prior = Ridge()
+        normal = prepare(*rows, prior=prior, **form)
+        quick_model = normal.model
+        quick_settings = replace(settings, readout=replace(settings.readout, basis=normal.coordinates.basis))
 
+    def quick(candidate: Candidate, least: float) -> Fit | None:
+        return quick_fit(quick_model, quick_settings, candidate, least)
 
-def better_rate(fit: Callable[[float], Fit]) -> float:
-    """The learning rate whose fit has the better leave-one-out score; the larger one must be clearly better."""
-    low, high = (fit(rate) for rate in _RATES)
-    if low.outcome.interrupted or high.outcome.interrupted:
-        raise KeyboardInterrupt("interrupted while the learning rate was being settled")
-    better = high.loo.objective < low.loo.objective - _MARGIN
-    return _RATES[int(better and high.loo.max_kv <= _TRUSTED)]
+    def refit(candidate: Candidate, some: Any) -> Binary:
+        some = index[some]
+        kept = kept_columns(X[some], count[some], intercept=columns.intercept, standardized=recipe.standardized)
+        part = (X[some], sign[some], count[some], weight[some], kept)
+        return fit_binary(recipe.refit(candidate, prior), *part, streams=form["streams"])
+
+    def take(some: Any) -> Any:
+        return X[index[some]]
+
+    trials = two_classes(recipe, quick, refit, take, sign[index], count[index], X[index])
+    chosen, first = chosen_by(trials)
+    narrow = narrowed(recipe, quick_model, quick_settings, columns, count, first) if len(index) == len(sign) else None
+    if normal is not None:
+        normal.model.blocks.close()
+    return chosen, first if quick_model is model else None, narrow

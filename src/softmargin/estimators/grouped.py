@@ -18,7 +18,8 @@ from softmargin.engines.fixed_point import EM
 from softmargin.engines.missing import completed
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
-from softmargin.estimators.binary import Recipe, better_rate, settled
+from softmargin.estimators.binary import Recipe
+from softmargin.estimators.choosing import Chosen, at_candidate, chosen_by, quick_fit, two_classes
 from softmargin.estimators.effects import Coded, Labelled, coded
 from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.incomplete import (
@@ -30,11 +31,12 @@ from softmargin.estimators.incomplete import (
 )
 from softmargin.estimators.inference import INFERENCES, fit_vb
 from softmargin.estimators.mixed import Mixed, indicators
-from softmargin.estimators.problem import bound_prior
+from softmargin.estimators.problem import bound_prior, kept_columns, observed_columns
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Streams
-from softmargin.link import fit_link
+from softmargin.inference.choices import Candidate
+from softmargin.link import WORTH, fit_link
 from softmargin.posterior import leading
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.terms import Terms
@@ -66,10 +68,9 @@ def fit_mixed(
         settings = Settings(readout, callback=callback, **recipe.run)
         infer = _INCOMPLETE if recipe.incomplete else _INFERENCES
         try:
-            rate = recipe.learning_rate
-            if isinstance(rate, str):
-                rate = 1.0 if getattr(recipe.loss, "normalised", False) else _rate(model, settings, recipe.incomplete)
-            found, values = infer[recipe.inference](model.with_weight(rate * model.c), settings)
+            chosen = recipe.decided() or _chosen(recipe, X, sign, count, weight, columns, model, settings, streams)
+            problem = at_candidate(model, settings, chosen.candidate)
+            found, values = infer["vb" if recipe.quick else recipe.inference](*problem)
         finally:
             model.blocks.close()
     size, fit = int(columns.intercept) + len(columns.keep), found.fit
@@ -77,15 +78,39 @@ def fit_mixed(
     marginal = fit._replace(posterior=leading(fit.posterior, size), inclusion=kept)
     components = tuple(_components(term, values) for term in terms)
     cells = found.cells.to_user(columns) if recipe.incomplete else None
-    return Mixed(marginal, float(rate), recipe.loss, fit.posterior, terms, components, found.law, cells)
+    own = {"joint": fit.posterior, "terms": terms, "components": components, "law": found.law, "cells": cells}
+    return Mixed(marginal, chosen.candidate.rate, recipe.loss, chosen, **own)
 
 
-def _rate(model: Model, settings: Settings, incomplete: bool) -> float:
-    """The learning rate that leave-one-out scores prefer."""
-    model, quiet = without_selection(model), replace(settings, options={}, callback=None)
-    if incomplete:
-        return better_rate(lambda rate: INCOMPLETE["vb"](model.with_weight(rate * model.c), quiet).fit)
-    return settled(model, quiet)[0]
+def _chosen(
+    recipe: Recipe,
+    X: Labelled,
+    sign: Array,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    model: Model,
+    settings: Settings,
+    streams: Streams,
+) -> Chosen:
+    """Tilt and rate, by quick fits under a normal prior where the prior has point masses."""
+    plain = without_selection(model)
+    quiet = replace(settings, options={}, callback=None)
+
+    def quick(candidate: Candidate, least: float) -> Fit | None:
+        if recipe.incomplete:
+            return INCOMPLETE["vb"](*at_candidate(plain, quiet, candidate)).fit
+        return quick_fit(plain, quiet, candidate, least)
+
+    def refit(candidate: Candidate, rows: Any) -> Mixed:
+        own = X.at(rows)
+        if recipe.incomplete:
+            own = own._replace(X=observed_columns(own.X))
+        kept = kept_columns(own.X, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
+        part = (own, sign[rows], count[rows], weight[rows], kept)
+        return fit_mixed(recipe.refit(candidate), *part, streams=streams, part=True)
+
+    return chosen_by(two_classes(recipe, quick, refit, X.at, sign, count, X.X))[0]
 
 
 def _model(
@@ -226,8 +251,8 @@ class _ModeReadout(BinaryReadout):
 
     def linked(self, model: Model, f: Array, v: Array, max_kv: float, *, smooth: bool = False) -> HeldOut:
         """With an offset: few rows a group leave the mode of their effects far from the mean."""
-        offset = self.columns.intercept
-        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, smooth=smooth, tol=self.tol)
+        offset, worth = self.columns.intercept, 0.0 if self.free_offset else WORTH
+        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, worth=worth, smooth=smooth, tol=self.tol)
         return HeldOut(f, v, loo)
 
     def of_predictors(self, model: Model, f: Array) -> HeldOut:
@@ -247,7 +272,7 @@ def _map(model: Model, settings: Settings) -> tuple[_Complete, dict[Any, Any]]:
     assert quick.vi is not None
     given, values = model.with_prior(prior.settled(quick.vi.prior)), dict(quick.vi.prior.values)
     r = settings.readout
-    readout = _ModeReadout(r.columns, r.basis, r.part, r.weight, r.tol, quick.vi.f - quick.held.f)
+    readout = _ModeReadout(**vars(r), lost=quick.vi.f - quick.held.f)
     if prior.coupling is None:
         return _Complete(INFERENCES["map"](given, replace(settings, readout=readout), None)), values
     engine = EM(**options_of(settings, "accelerate", "smoothing"))

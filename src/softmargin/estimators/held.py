@@ -19,7 +19,8 @@ __all__ = ["Deferred", "deferred"]
 class Deferred:
     """A ``HeldOut`` from a function that is called once, at first use; copies and pickles carry its answer."""
 
-    def __init__(self, make: Callable[[], HeldOut]):
+    def __init__(self, make: Callable[[], HeldOut], *, free_offset: bool = False):
+        self._free_offset = free_offset
         self._make: Callable[[], HeldOut] | None = make
         self._found: HeldOut | None = None
 
@@ -44,7 +45,10 @@ class Deferred:
     def loo(self) -> Any:
         return self.found.loo
 
-    offset = 0.0  # the link of a mode has none
+    @property
+    def offset(self) -> float:
+        """How far the link moves the boundary from f = 0: not at all, for a mode, unless it is free to."""
+        return self.found.offset if self._free_offset else 0.0
 
     @property
     def probability(self) -> Array:
@@ -71,4 +75,4 @@ def deferred(readout: Any, model: Model, point: ActiveSet, penalty: Penalty) -> 
             held: HeldOut = readout.of_mode(model, point, penalty)
         return held
 
-    return Deferred(make)
+    return Deferred(make, free_offset=readout.free_offset)

@@ -21,13 +21,15 @@ from softmargin.engines.missing_cavities import missing_cavities
 from softmargin.engines.missing_gibbs import CellAverage, MissingGibbs
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import Mixture, mix_over_scale
-from softmargin.estimators.binary import Binary, Recipe, better_rate, spread_of
+from softmargin.estimators.binary import Binary, Recipe, spread_of
+from softmargin.estimators.choosing import at_candidate, chosen_by, two_classes
 from softmargin.estimators.drawing import drawn_fit, sampler_of
 from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
-from softmargin.estimators.problem import prepare
+from softmargin.estimators.problem import kept_columns, observed_columns, prepare
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
+from softmargin.inference.choices import Candidate
 from softmargin.priors.ridge import Ridge
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "fit_incomplete",
     "imputed_table",
     "mixed_found",
+    "quick_vb",
     "without_selection",
 ]
 
@@ -74,7 +77,7 @@ class Incomplete(Binary):
         """Draws (rows, n) of f, missing cells drawn too."""
         with one_blas_thread():
             rng, design = streams.at(Purpose.PREDICT), self.design(X)
-            beta = spread_of(self.fit.posterior, "sample").coefficient_draws(rng, n)
+            beta = spread_of(self.posterior, "sample").coefficient_draws(rng, n)
             f = np.column_stack([design.matvec(one) for one in beta])
             spread = np.column_stack([np.sqrt(np.maximum(design.excess(one), 0.0)) for one in beta])
             return np.asarray(f + spread * rng.standard_normal(f.shape))
@@ -113,19 +116,25 @@ def fit_incomplete(
         problem = prepare(X, sign, count, weight, columns, prior=recipe.prior, solver="cholesky", **form)
         model = problem.model
         settings = Settings(BinaryReadout(columns, None, problem.part, weight), callback=callback, **recipe.run)
-        quiet = replace(settings, options={}, callback=None)
+        quiet, plain = replace(settings, options={}, callback=None), without_selection(model)
+
+        def quick(candidate: Candidate, least: float) -> Fit:
+            return quick_vb(*at_candidate(plain, quiet, candidate)).fit
+
+        def refit(candidate: Candidate, rows: Any) -> Incomplete:
+            own = observed_columns(X[rows])
+            kept = kept_columns(own, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
+            part = (own, sign[rows], count[rows], weight[rows], kept)
+            return fit_incomplete(recipe.refit(candidate), *part, streams=streams)
+
         try:
-            if not isinstance(recipe.learning_rate, str):
-                rate = float(recipe.learning_rate)
-            elif getattr(recipe.loss, "normalised", False):
-                rate = 1.0
-            else:
-                plain = without_selection(model)
-                rate = better_rate(lambda r: _vb(plain.with_weight(r * model.c), quiet).fit)
-            found = INCOMPLETE[recipe.inference](model.with_weight(rate * model.c), settings)
+            chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, refit, X.__getitem__, sign, count, X))[0]
+            problem = at_candidate(model, settings, chosen.candidate)
+            found = quick_vb(*problem) if recipe.quick else INCOMPLETE[recipe.inference](*problem)
         finally:
             model.blocks.close()
-    return Incomplete(found.fit, rate, recipe.loss, found.law, found.cells.to_user(columns))
+    cells = found.cells.to_user(columns)
+    return Incomplete(found.fit, chosen.candidate.rate, recipe.loss, chosen, law=found.law, cells=cells)
 
 
 def check_takes_missing(inference: str) -> None:
@@ -182,6 +191,11 @@ def mixed_found(found: Found, model: Model, settings: Settings, mixture: Mixture
     posterior = settings.readout.gaussian(mixture.mean, mixture.root, scales, weights)
     scale = float(np.exp(weights @ np.log(scales)))
     return found._replace(fit=found.fit._replace(posterior=posterior, held=held, scale=scale))
+
+
+def quick_vb(model: Model, settings: Settings) -> Found:
+    """A Gaussian fit without the spread of its scale."""
+    return _fitted(GaussianVI(), "vb", model, settings)
 
 
 def _vb(model: Model, settings: Settings) -> Found:
@@ -249,7 +263,7 @@ def _gibbs(model: Model, settings: Settings) -> Found:
     """Draws of coefficients, cells and covariates."""
     sampler = sampler_of(model, settings, Gibbs)
     cells, r = CellAverage(), settings.readout
-    readout = _DrawnReadout(r.columns, r.basis, r.part, r.weight, r.tol, _quick(model, settings), cells)
+    readout = _DrawnReadout(**vars(r), held=_quick(model, settings), cells=cells)
     fit = drawn_fit(MissingGibbs(sampler), model, replace(settings, readout=readout), "gibbs")
     return Found(fit, cells.law(), cells.imputed())
 

@@ -15,7 +15,6 @@ from softmargin.designs.standardize import Columns, standardize
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import Outcome, run
 from softmargin.engines.model import Model
-from softmargin.estimators.binary import better_rate
 from softmargin.estimators.readout import BinaryReadout
 from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
@@ -211,4 +210,5 @@ def settle(
         return best(float(learning_rate))
     if getattr(rows.loss, "normalised", False):
         return best(1.0)
-    return best(better_rate(best))  # type: ignore[arg-type]
+    low, high = best(0.25), best(0.5)
+    return high if high.loo.objective < low.loo.objective - 0.01 and high.loo.max_kv <= _TRUSTED else low

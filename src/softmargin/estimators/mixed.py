@@ -24,7 +24,7 @@ from softmargin.estimators.incomplete import imputed_table
 from softmargin.estimators.labels import table_index
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
-from softmargin.posterior import DrawsPosterior
+from softmargin.posterior import DrawsPosterior, widened
 
 __all__ = ["Mixed", "indicators"]
 
@@ -105,7 +105,7 @@ class Mixed(Binary):
         with one_blas_thread():
             rng, parts = streams.at(Purpose.PREDICT), self._parts(X)
             design = self._design(X, parts)
-            beta = spread_of(self.joint, "sample").coordinate_draws(rng, n)
+            beta = widened(spread_of(self.joint, "sample"), self.stretch).coordinate_draws(rng, n)
             lead = int(self.columns.intercept)
             f = design.matmat(np.ascontiguousarray(beta[:, lead:].T)) + beta[:, :lead].sum(axis=1)
             if self.law is not None:
@@ -139,10 +139,10 @@ class Mixed(Binary):
             mean = self.joint.mean[at].reshape(m, -1) @ turn.T
             table = {"mean": mean.ravel()}
             if self.joint.has_spread:
-                sd = self._spread(number, m, turn)
+                sd = self.stretch * self._spread(number, m, turn)
                 table |= {"sd": sd.ravel(), "lower": (mean - reach * sd).ravel(), "upper": (mean + reach * sd).ravel()}
             if isinstance(self.joint, DrawsPosterior):
-                draws = self.joint.draws[..., at].reshape(-1, m, turn.shape[0]) @ turn.T
+                draws = widened(self.joint, self.stretch).draws[..., at].reshape(-1, m, turn.shape[0]) @ turn.T
                 tail = 0.5 * (1.0 - level)
                 lower, upper = np.quantile(draws, (tail, 1.0 - tail), axis=0)
                 table |= {"lower": lower.ravel(), "upper": upper.ravel()}

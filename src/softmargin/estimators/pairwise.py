@@ -13,7 +13,7 @@ import pandas as pd
 from softmargin import diagnostics
 from softmargin.designs.base import Array
 from softmargin.estimators.binary import Binary, Recipe
-from softmargin.estimators.problem import kept_columns
+from softmargin.estimators.problem import kept_columns, observed_columns
 from softmargin.estimators.two import fit_two
 from softmargin.execution.streams import Streams
 
@@ -119,7 +119,7 @@ def fit_pairwise(
     def one(number: int, rows: Any, sign: Array) -> Binary:
         own = X.at(rows) if recipe.effects else X[rows]
         if recipe.incomplete:
-            own = own._replace(X=_seen(own.X)) if recipe.effects else _seen(own)
+            own = own._replace(X=observed_columns(own.X)) if recipe.effects else observed_columns(own)
         plain = own.X if recipe.effects else own
         columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
         part = (own, sign, count[rows], weight[rows], columns)
@@ -127,11 +127,6 @@ def fit_pairwise(
         return fit_two(recipe, *part, streams=streams.child(number), callback=callback, **effects)
 
     return paired(one, X, index, weight, k, workers)
-
-
-def _seen(X: Array) -> Array:
-    """Columns without any value in the rows of a pair as constants: they say nothing there."""
-    return np.where(np.isnan(X).all(axis=0), 0.0, X)
 
 
 def paired(

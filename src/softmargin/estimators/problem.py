@@ -28,7 +28,17 @@ from softmargin.solvers.dual import Dual
 from softmargin.solvers.space import Full
 from softmargin.solvers.span import distinct
 
-__all__ = ["PRIORS", "SOLVERS", "Problem", "bound_prior", "coordinates_for", "kept_columns", "prepare", "prior_of"]
+__all__ = [
+    "PRIORS",
+    "SOLVERS",
+    "Problem",
+    "bound_prior",
+    "coordinates_for",
+    "kept_columns",
+    "observed_columns",
+    "prepare",
+    "prior_of",
+]
 
 PRIORS: dict[str, Any] = {
     "ridge": Ridge,
@@ -70,6 +80,11 @@ def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool) -
     if not len(columns.keep) and not intercept:
         raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
     return columns
+
+
+def observed_columns(X: Array) -> Array:
+    """Columns without any value in some of the rows as constants: they say nothing there."""
+    return np.where(np.isnan(X).all(axis=0), 0.0, X)
 
 
 def prepare(

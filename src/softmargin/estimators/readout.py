@@ -18,7 +18,7 @@ from softmargin.engines.class_cavities import ClassMoments, draw_cavities, fit_c
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import Mixture
-from softmargin.link import LeaveOneOut, cavity, fit_link
+from softmargin.link import WORTH, LeaveOneOut, cavity, fit_link
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 
 __all__ = ["BinaryReadout", "ClassHeldOut", "ClassReadout", "HeldOut", "Readout"]
@@ -99,6 +99,7 @@ class BinaryReadout:
     part: Array
     weight: Array
     tol: float = 1e-10
+    free_offset: bool = False  # whether the link may move the boundary at no price: rows left out have to place it
 
     def point(self, beta: Array, scale: float) -> Posterior:
         return PointPosterior(self.columns, self.basis, beta, scale**2)
@@ -119,8 +120,9 @@ class BinaryReadout:
 
     def linked(self, model: Model, f: Array, v: Array, max_kv: float, *, smooth: bool = False) -> HeldOut:
         """The link; for a point (``smooth``) without an offset, so that the mode decides as the SVM that it is."""
-        offset = self.columns.intercept and not smooth
-        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, smooth=smooth, tol=self.tol)
+        offset = self.columns.intercept and (self.free_offset or not smooth)
+        worth = 0.0 if self.free_offset else WORTH
+        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, worth=worth, smooth=smooth, tol=self.tol)
         return HeldOut(f, v, loo)
 
     def of_fit(self, model: Model, state: Any) -> HeldOut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,26 @@ from softmargin.designs.base import Array
 from softmargin.designs.classes import ClassDesign, pair_weights
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.model import Model
-from softmargin.estimators.binary import Recipe, settled, spread_of
+from softmargin.estimators.binary import Recipe, spread_of
+from softmargin.estimators.choosing import Chosen, Trials, chosen_by, row_order
 from softmargin.estimators.fits import Fit, Settings
-from softmargin.estimators.inference import INFERENCES
-from softmargin.estimators.problem import coordinates_for
+from softmargin.estimators.inference import INFERENCES, fit_vb
+from softmargin.estimators.problem import coordinates_for, kept_columns
 from softmargin.estimators.readout import ClassReadout
 from softmargin.estimators.selection import always_mask
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
+from softmargin.inference.choices import Candidate, Rules, tilted
+from softmargin.posterior import widened
 from softmargin.priors.ridge import Ridge
 from softmargin.solvers.sum_to_zero import SumToZero
 
 __all__ = ["SumToZeroFit", "cost_table", "fit_sum_to_zero"]
+
+# Scores of k classes have a margin of 1/(k - 1) while one observation has a total loss of 1: a base rate of k/8, which
+# is 1/4 for two classes, lies between the rate that restores the margin and the one that keeps the total loss. Where
+# the prior is large beside a row's part the fit is a constant at low rates, and higher ones are tried.
+_RULES = Rules(flat=0.9, steps=(2.0, 4.0, 8.0, 16.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +45,7 @@ class SumToZeroFit:
     fit: Fit
     learning_rate: float
     costs: Array | None
+    chosen: Chosen | None = None
 
     @property
     def parts(self) -> tuple[SumToZeroFit, ...]:
@@ -47,6 +56,16 @@ class SumToZeroFit:
     def k(self) -> int:
         """Number of classes."""
         return int(self.fit.posterior.k)
+
+    @property
+    def stretch(self) -> float:
+        """By how much posterior standard deviations are widened where they are reported."""
+        return 1.0 if self.chosen is None else self.chosen.stretch
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior as it is reported: standard deviations are those of the base rate, whatever rate was chosen."""
+        return widened(self.fit.posterior, self.stretch)
 
     @property
     def loo(self) -> Any:
@@ -106,14 +125,14 @@ class SumToZeroFit:
     def sample(self, X: Any, n: int, streams: Streams) -> Array:
         """Draws (rows, n, k) of the scores."""
         with one_blas_thread():
-            draws: Array = spread_of(self.fit.posterior, "sample").sample(
+            draws: Array = spread_of(self.posterior, "sample").sample(
                 design_for(X, self.columns), streams.at(Purpose.PREDICT), n
             )
         return draws
 
     def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
         """Draws of everything that was sampled, with the classes as a dimension of the coefficients."""
-        posterior, recorded, stats = spread_of(self.fit.posterior, "to_arviz"), {}, {}
+        posterior, recorded, stats = spread_of(self.posterior, "to_arviz"), {}, {}
         if isinstance(posterior, ClassDraws):
             beta, scale, recorded = posterior.all_coefficients(), posterior.scale, posterior.recorded
             stats = {"loglik": posterior.loglik}
@@ -131,7 +150,7 @@ class SumToZeroFit:
 
     def summary(self, names: list[str], level: float, classes: Any) -> pd.DataFrame:
         """One row a coefficient and class."""
-        posterior = self.fit.posterior
+        posterior = self.posterior
         if isinstance(posterior, ClassGaussian):
             tables = posterior.table(level)
         else:
@@ -205,18 +224,49 @@ def fit_sum_to_zero(
             model = Model(blocks, recipe.loss, bound, design.free, streams, space)
             return model, ClassReadout(columns, base.basis, part, mean_cost, label, k)
 
+        def weighted(model: Model, candidate: Candidate) -> Model:
+            rows: Any = model.blocks.design
+            own = tilted(label, count)[rows.index] if candidate.tilt else 1.0
+            return model.with_weight(candidate.rate * own * model.c)
+
+        def refit(candidate: Candidate, some: Any, prior: Any = None) -> SumToZeroFit:
+            kept = kept_columns(X[some], count[some], intercept=columns.intercept, standardized=recipe.standardized)
+            part = (X[some], label[some], count[some], weight[some], kept)
+            return fit_sum_to_zero(recipe.refit(candidate, prior), *part, costs, k, streams=streams)
+
         model, readout = built(recipe.prior, recipe.solver)
         settings = Settings(readout, callback=callback, **recipe.run)
-        infer, first = INFERENCES[recipe.inference], None
+        chosen, first, normal = recipe.decided(), None, model
         try:
-            if not isinstance(recipe.learning_rate, str):
-                rate = float(recipe.learning_rate)
-            elif hasattr(model.prior, "gaussian") and model.dimension <= len(label):
-                rate, first = settled(model, settings)
-            else:  # point masses, or more columns than rows: settled under a normal prior
-                normal, other = built(Ridge(), "auto")
-                rate, _ = settled(normal, Settings(other, **recipe.run))
-                normal.blocks.close()
-            return SumToZeroFit(infer(model.with_weight(rate * model.c), settings, first), rate, table)
+            if recipe.quick and chosen is not None:
+                fit = fit_vb(weighted(model, chosen.candidate), settings)
+                return SumToZeroFit(fit, chosen.candidate.rate, table, chosen)
+            if chosen is None:
+                other, prior = readout, None
+                if not hasattr(model.prior, "gaussian") or model.dimension > len(label):
+                    prior = Ridge()  # point masses, or more columns than rows: chosen under a normal prior
+                    normal, other = built(prior, "auto")
+                quiet = Settings(other.quick(), **(recipe.run | {"options": {}}))
+
+                def quick(candidate: Candidate, least: float) -> Any:
+                    return fit_vb(weighted(normal, candidate), quiet, least=least)
+
+                rules = replace(_RULES, steps=()) if recipe.selects else _RULES
+                trials = Trials(
+                    quick,
+                    lambda candidate, some: refit(candidate, some, prior),
+                    X.__getitem__,
+                    label,
+                    count,
+                    row_order(X),
+                    recipe.tilts,
+                    base=k / 8.0,
+                    rules=rules,
+                )
+                chosen, first = chosen_by(trials)
+            infer = INFERENCES[recipe.inference]
+            fit = infer(weighted(model, chosen.candidate), settings, first if normal is model else None)
+            return SumToZeroFit(fit, chosen.candidate.rate, table, chosen)
         finally:
+            normal.blocks.close()
             model.blocks.close()

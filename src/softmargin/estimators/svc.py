@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from softmargin.designs.base import Array
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Binary, Recipe, spread_of
+from softmargin.estimators.choosing import choices_table
 from softmargin.estimators.effects import Labelled, effects_of, separated
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.indicators import Indicators
@@ -283,7 +284,20 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         names = getattr(self, "feature_names_in_", None)
         loss = _LOSSES[self.likelihood]()
         run = self._run_settings()
-        return Recipe(prior, loss, self.inference, self.learning_rate, self.solver, run, names, incomplete, effects)
+        ours = self.class_weight is None and self.costs is None  # given weights are the user's decision
+        return Recipe(
+            prior,
+            loss,
+            self.inference,
+            self.learning_rate,
+            self.solver,
+            run,
+            names,
+            incomplete,
+            effects,
+            standardized=self.standardize,
+            tilts=ours and self.fit_intercept and self.probability == "calibrated",
+        )
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
@@ -303,11 +317,13 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         def per_model(values: list[Any]) -> Any:
             return values if isinstance(self._fitted, Pairwise) else values[0]
 
-        self.posterior_ = per_model([fit.posterior for fit in fits])
+        self.posterior_ = per_model([model.posterior for model in models])
         means = [fit.posterior.user_mean() for fit in fits]
         self.coef_ = np.concatenate([np.atleast_2d(coef) for coef, _ in means])
         self.intercept_ = np.concatenate([np.atleast_1d(intercept) for _, intercept in means])
         self.learning_rate_ = per_model([model.learning_rate for model in models])
+        self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
+        self.choices_ = choices_table(models, self.classes_)
         self.scale_ = per_model([fit.scale for fit in fits])
         if isinstance(models[0], Mixed):
             self.random_effects_ = per_model([model.random_effects() for model in models])
@@ -363,7 +379,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         spread_of(self.posterior_, "decision_function(return_std=True)")
         with one_blas_thread():
             f, v = self._fitted.moments(X)
-        return f + self.offset_, np.sqrt(v)
+        return f + self.offset_, self._fitted.stretch * np.sqrt(v)
 
     def _only_two(self, what: str) -> None:
         if len(self.classes_) > 2:

@@ -33,15 +33,15 @@ def inference_for(name: str, model: Model) -> Callable[[Model, Settings, Fit | N
     return _vb if tall and not hasattr(model.prior, "variational") else INFERENCES[name]
 
 
-def sampled(model: Model, settings: Settings) -> tuple[Model, Settings]:
-    """A subsample that a learning rate can be chosen on.
+def sampled(model: Model, settings: Settings) -> tuple[Any, Model, Settings]:
+    """Places of a subsample, and the problem of these rows, that a learning rate can be chosen on.
 
     Its effect on predictions vanishes as rows grow in number, because all rates then have the same limit.
     """
     index = spread_rows(len(model.y), max(_ROWS, _RATIO * model.size))
     readout: Any = settings.readout
     readout = replace(readout, part=readout.part[index], weight=readout.weight[index])
-    return picked(model, index), replace(settings, readout=readout)
+    return index, picked(model, index), replace(settings, readout=readout)
 
 
 def _variances(model: Model, root: Any, near: Array) -> Array:

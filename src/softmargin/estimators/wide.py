@@ -20,8 +20,6 @@ from softmargin.designs.standardize import Columns
 from softmargin.engines.model import Model
 from softmargin.estimators.fits import Fit, Settings
 from softmargin.estimators.inference import fit_vb
-from softmargin.estimators.readout import BinaryReadout, HeldOut
-from softmargin.link import fit_link
 from softmargin.priors.ridge import Ridge
 
 __all__ = ["Narrow", "narrowed"]
@@ -30,16 +28,6 @@ _MANY = 10  # columns a row
 _SPREAD = 0.25  # prior standard deviation of the predictor of a row of mean length
 _RATE = 16.0  # learning rate that goes with it
 _MARGIN = 0.05  # the leave-one-out log loss must be better by this much
-
-
-@dataclass(frozen=True, eq=False)
-class OffsetReadout(BinaryReadout):
-    """The link may move the boundary at no price: here it is the rows left out that have to place it."""
-
-    def linked(self, model: Model, f: Array, v: Array, max_kv: float, *, smooth: bool = False) -> HeldOut:
-        offset = self.columns.intercept
-        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, worth=0.0, smooth=smooth, tol=self.tol)
-        return HeldOut(f, v, loo)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,5 +70,4 @@ def narrowed(
 
 
 def _offset(settings: Settings) -> Settings:
-    own: Any = settings.readout
-    return replace(settings, readout=OffsetReadout(own.columns, own.basis, own.part, own.weight, own.tol))
+    return replace(settings, readout=replace(settings.readout, free_offset=True))

@@ -1,0 +1,135 @@
+"""Tilt and learning rate of one problem: the quick fits that the choice compares, and what comes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from softmargin.designs.base import Array
+from softmargin.engines.model import Model
+from softmargin.estimators.fits import Fit, Settings
+from softmargin.estimators.inference import fit_vb
+from softmargin.inference.choices import Candidate, Record, Rules, Trial, choose, entropy, refitted, tilted
+
+__all__ = ["Chosen", "Trials", "at_candidate", "choices_table", "chosen_by", "quick_fit", "row_order", "two_classes"]
+
+_LEAST = 1e-15  # probability below which a loss is not told apart
+
+
+class Chosen(NamedTuple):
+    """Tilt and rate of a fit, whether they were chosen here or given, and what was tried."""
+
+    candidate: Candidate
+    record: Record | None = None
+    stretch: float = 1.0  # of posterior standard deviations, so that intervals are those of the base rate
+
+    @classmethod
+    def given(cls, rate: float) -> Chosen:
+        """A rate that the user named, or that a likelihood has: the model as it stands."""
+        return cls(Candidate(False, rate))
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """A problem whose tilt and rate are to be chosen; see ``softmargin.inference.choices.Task``."""
+
+    quick: Callable[[Candidate, float], Fit | None]  # a fit of all rows; None where its scale fell below a limit
+    refit: Callable[[Candidate, Any], Any]  # a model fitted to some rows
+    take: Callable[[Any], Any]  # some rows of X
+    label: Any  # class of every row, from zero on
+    count: Array
+    order: Array  # rows are dealt to folds in this order
+    tilts: bool
+    base: float = Rules.base
+    rules: Rules = field(default_factory=Rules)
+
+    @property
+    def entropy(self) -> float:
+        """Log loss of the class shares."""
+        return entropy(self.label, self.count)
+
+    @property
+    def even(self) -> bool:
+        """Whether all classes have the same share."""
+        return len(np.unique(np.bincount(self.label, self.count))) == 1
+
+    def trial(self, candidate: Candidate, least: float = 0.0) -> Trial | None:
+        """A quick fit and its leave-one-out score."""
+        fit = self.quick(candidate, least)
+        if fit is None:
+            return None
+        if fit.outcome.interrupted:
+            raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
+        return Trial(fit.loo.objective, fit.loo.max_kv, fit.scale, fit)
+
+    def refits(self, candidate: Candidate, trial: Trial) -> Array | None:
+        """Log loss of every row under a fit, link included, without its fold."""
+
+        def loss(train: Any, test: Any) -> Array:
+            p = self.refit(candidate, train).probability(self.take(test), "calibrated")
+            return -np.log(np.maximum(p[np.arange(len(test)), self.label[test]], _LEAST))
+
+        return refitted(self.label, self.order, self.rules.folds, loss)
+
+
+def chosen_by(trials: Trials) -> tuple[Chosen, Fit]:
+    """What is chosen, and its quick fit."""
+    candidate, trial, record = choose(trials, trials.rules)
+    return Chosen(candidate, record, math.sqrt(candidate.rate / trials.base)), trial.fit
+
+
+def choices_table(models: Any, classes: Any) -> pd.DataFrame:
+    """All that was tried for the fitted models, one line per score; with the pair where there are several."""
+    records = [None if model.chosen is None else model.chosen.record for model in models]
+    tables = [Record().table() if record is None else record.table() for record in records]
+    if len(tables) == 1:
+        return tables[0]
+    pairs = [f"{a} | {b}" for a, b in combinations(classes.tolist(), 2)]
+    named = {pair: table for pair, table in zip(pairs, tables, strict=True) if len(table)}
+    return pd.concat(named, names=["pair"]).reset_index(level=0).reset_index(drop=True) if named else tables[0]
+
+
+def two_classes(
+    recipe: Any,
+    quick: Callable[[Candidate, float], Fit | None],
+    refit: Callable[[Candidate, Any], Any],
+    take: Callable[[Any], Any],
+    sign: Array,
+    count: Array,
+    X: Any,
+) -> Trials:
+    """The choice for rows X with signs -1 and 1; a rate above the base would let a prior that selects take too much."""
+    rules = Rules(steps=()) if recipe.selects else Rules()
+    return Trials(quick, refit, take, (sign > 0.0).astype(np.intp), count, row_order(X), recipe.tilts, rules=rules)
+
+
+def row_order(X: Any) -> Array:
+    """A number for every row that depends on neither the order of the columns nor on that of the rows."""
+    squares = X.multiply(X) if sp.issparse(X) else np.where(np.isnan(X), 0.0, X) ** 2
+    return np.asarray(squares.sum(axis=1)).ravel()
+
+
+def at_candidate(model: Model, settings: Settings, candidate: Candidate) -> tuple[Model, Settings]:
+    """A problem of two classes with the weights of a candidate; the link counts every observation once, and is free.
+
+    A tilted f is zero where a class is as probable as its share, so the link has to place the boundary.
+    """
+    readout: Any = settings.readout
+    weight = candidate.rate * model.c
+    if candidate.tilt:
+        weight = weight * tilted((model.y > 0.0).astype(np.intp), readout.weight)
+        settings = replace(settings, readout=replace(readout, free_offset=True))
+    return model.with_weight(weight), settings
+
+
+def quick_fit(model: Model, settings: Settings, candidate: Candidate, least: float = 0.0) -> Fit | None:
+    """A Gaussian fit without the spread of its scale; None as soon as the scale falls below ``least``."""
+    quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
+    return fit_vb(*at_candidate(model, quiet, candidate), least=least)
