@@ -112,7 +112,7 @@ def two_classes(
 
 def row_order(X: Any) -> Array:
     """A number for every row that depends on neither the order of the columns nor on that of the rows."""
-    squares = X.multiply(X) if sp.issparse(X) else np.where(np.isnan(X), 0.0, X) ** 2
+    squares: Any = X.multiply(X) if isinstance(X, (sp.sparray, sp.spmatrix)) else np.where(np.isnan(X), 0.0, X) ** 2
     return np.asarray(squares.sum(axis=1)).ravel()
 
 

@@ -129,8 +129,8 @@ def fit_incomplete(
 
         try:
             chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, refit, X.__getitem__, sign, count, X))[0]
-            problem = at_candidate(model, settings, chosen.candidate)
-            found = quick_vb(*problem) if recipe.quick else INCOMPLETE[recipe.inference](*problem)
+            own = at_candidate(model, settings, chosen.candidate)
+            found = quick_vb(*own) if recipe.quick else INCOMPLETE[recipe.inference](*own)
         finally:
             model.blocks.close()
     cells = found.cells.to_user(columns)

@@ -76,11 +76,25 @@ class Entry(NamedTuple):
 class Task(Protocol):
     """A model whose tilt and learning rate are to be chosen."""
 
-    base: float  # the lowest rate
-    tilts: bool  # whether tilted weights may be tried
-    even: bool  # whether all classes have the same share, so that tilted weights are plain ones
-    count: Array  # how many observations every row stands for
-    entropy: float  # of the class shares: the score of a model that says nothing
+    @property
+    def base(self) -> float:
+        """The lowest rate."""
+
+    @property
+    def tilts(self) -> bool:
+        """Whether tilted weights may be tried."""
+
+    @property
+    def even(self) -> bool:
+        """Whether all classes have the same share, so that tilted weights are plain ones."""
+
+    @property
+    def count(self) -> Array:
+        """How many observations every row stands for."""
+
+    @property
+    def entropy(self) -> float:
+        """Log loss of the class shares: the score of a model that says nothing."""
 
     def trial(self, candidate: Candidate, least: float = 0.0) -> Trial | None:
         """A quick fit; None where its scale fell below ``least``."""
