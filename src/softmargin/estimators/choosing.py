@@ -112,7 +112,8 @@ def two_classes(
 
 def row_order(X: Any) -> Array:
     """A number for every row that depends on neither the order of the columns nor on that of the rows."""
-    squares: Any = X.multiply(X) if isinstance(X, (sp.sparray, sp.spmatrix)) else np.where(np.isnan(X), 0.0, X) ** 2
+    sparse: bool = sp.issparse(X)
+    squares = X.multiply(X) if sparse else np.where(np.isnan(X), 0.0, X) ** 2
     return np.asarray(squares.sum(axis=1)).ravel()
 
 
