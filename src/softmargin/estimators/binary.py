@@ -19,6 +19,7 @@ from softmargin.estimators.fits import Fit, Inclusion, Settings
 from softmargin.estimators.inference import fit_vb
 from softmargin.estimators.problem import kept_columns, prepare
 from softmargin.estimators.readout import BinaryReadout
+from softmargin.estimators.remarks import compared_with_logit
 from softmargin.estimators.tall import inference_for, sampled
 from softmargin.estimators.wide import Narrow, narrowed
 from softmargin.execution.blocks import one_blas_thread
@@ -222,6 +223,8 @@ def fit_binary(
                 chosen, first = Chosen(candidate, chosen.record), None if first is None else narrow.first
                 model, settings = narrow.model(model), narrow.settings(settings)
             fit = infer(*at_candidate(model, settings, chosen.candidate), first)
+            if not many_rows(model):
+                fit = fit._replace(remark=compared_with_logit(model, settings, weight, fit))
             return Binary(fit, chosen.candidate.rate, recipe.loss, chosen)
         finally:
             model.blocks.close()

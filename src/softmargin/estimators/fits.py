@@ -86,6 +86,7 @@ class Fit(NamedTuple):
     vi: VIState | None = None
     inclusion: Inclusion | None = None
     notice: str = ""  # what the user should know about the run
+    remark: str = ""  # and about the model
 
     @property
     def loo(self) -> Any:

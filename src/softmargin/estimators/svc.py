@@ -24,6 +24,7 @@ from softmargin.estimators.mixed import Mixed
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise
 from softmargin.estimators.problem import kept_columns, prior_of
+from softmargin.estimators.remarks import warn_of_models
 from softmargin.estimators.schemes import SCHEMES, fit_classes
 from softmargin.estimators.selection import Selection
 from softmargin.estimators.validation import (
@@ -278,6 +279,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         if getattr(self._fitted, "cells", None) is not None:
             self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
         self._publish()
+        warn_of_models(self._fitted, index, weight, LEVEL)
         return self
 
     def _recipe(self, prior: Any, incomplete: bool = False, effects: tuple[Any, ...] = ()) -> Recipe:
