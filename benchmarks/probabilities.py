@@ -105,8 +105,13 @@ def main() -> None:
     splits = 2 if options.quick else options.splits
     common.warm_up()
     results: dict[str, dict[str, np.ndarray]] = {}
+    if options.json and options.json.exists():  # a run that was stopped goes on
+        known = json.loads(options.json.read_text())
+        results = {name: {m: np.array(v) for m, v in found.items()} for name, found in known.items()}
     with common.one_thread():
         for name in options.sets or (QUICK if options.quick else SETS):
+            if name in results:
+                continue
             found = [measure(*split, only=tuple(options.only)) for split in SETS[name](splits)]
             results[name] = {method: np.array([one[method] for one in found]) for method in found[0]}
             print(name, {m: np.round(v.mean(axis=0), 4).tolist() for m, v in results[name].items()}, flush=True)

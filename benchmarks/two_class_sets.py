@@ -22,7 +22,7 @@ def _frame(name: str, target: str, drop: tuple[str, ...] = ()) -> Rows:
 
     frame = pd.read_csv(common._file(f"{name}.csv.gz")).drop(columns=list(drop))
     y = frame.pop(target).to_numpy()
-    return frame.to_numpy(float), y
+    return pd.get_dummies(frame, drop_first=True).to_numpy(float), y
 
 
 def _array(name: str) -> Rows:

@@ -246,18 +246,18 @@ def given_observed(
     return Imputed(Dense.plain(X, intercept=intercept), patterns, F, np.ones(patterns.cell[-1]), log_det)
 
 
-def standardize_observed(X: Array, weight: Array, *, intercept: bool = True, active: bool = True) -> Columns:
+def standardize_observed(X: Array, weight: Array, *, intercept: bool = True, power: float = 1.0) -> Columns:
     """As ``standardize``, every column by the rows where it is observed."""
     missing = np.isnan(X)
     if not missing.any():
-        return standardize(X, weight, intercept=intercept, active=active)
+        return standardize(X, weight, intercept=intercept, power=power)
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
         raise ValueError(f"column {empty[0]} of X has no observed value; drop it.")
     keep, shift, scale = [], [], []
     for j in range(X.shape[1]):
         seen = ~missing[:, j]
-        found = standardize(X[seen, j : j + 1], weight[seen], intercept=intercept, active=active)
+        found = standardize(X[seen, j : j + 1], weight[seen], intercept=intercept, power=power)
         if len(found.keep):
             keep.append(j)
             shift.append(found.shift[0])

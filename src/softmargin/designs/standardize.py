@@ -40,8 +40,12 @@ class Columns(NamedTuple):
         return np.concatenate((np.ones(int(self.intercept)), -self.shift * self.scale))
 
 
-def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool = True) -> Columns:
+def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float = 1.0) -> Columns:
     """Weighted mean and spread of every column; columns without spread are left out.
+
+    Columns are divided by the ``power`` of their standard deviation: 1 standardizes, 0 leaves them as they are. Between
+    the two a common factor makes their variances sum to their number, as those of standardized columns do, so that a
+    prior scale means the same.
 
     Without an intercept centring would change the model, so columns are then divided by their root mean square
     and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row.
@@ -75,10 +79,16 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     noise = 1e-26 * np.maximum(mean**2, 1e-300)  # what rounding leaves in the variance of a constant
     keep = np.flatnonzero((variance > noise) & ((high > low) if intercept else (largest > 0)))
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
-    if active:
+    if power == 1.0:
         return Columns(keep, mean * unit, 1.0 / sd / unit, intercept, p)
     # centring is no change of the model where the intercept is not shrunk, and it keeps the algebra exact
-    return Columns(keep, mean * unit, np.ones(len(keep)), intercept, p)
+    scale = np.ones(len(keep))
+    if power > 0.0 and len(keep):
+        log_sd = np.log(sd) + np.log(unit)  # squares of 1e-200 would underflow
+        middle = log_sd.max()
+        kept = np.exp(2.0 * (1.0 - power) * (log_sd - middle))
+        scale = np.exp(-power * log_sd - (1.0 - power) * middle) * np.sqrt(len(keep) / kept.sum())
+    return Columns(keep, mean * unit, scale, intercept, p)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -59,7 +59,8 @@ def spread_rows(n: int, rows: int) -> Any:
 def picked(model: Model, index: Any) -> Model:
     """Some rows of a model."""
     design = model.blocks.design.pick(index)  # type: ignore[attr-defined]
-    return replace(model, blocks=Blocks(design, model.y[index], model.c[index]))
+    blocks = Blocks(design, model.y[index], model.c[index])
+    return replace(model, blocks=blocks, space=model.space.on(design))
 
 
 def thinned(model: Model, rows: int | None = None) -> Model:

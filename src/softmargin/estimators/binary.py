@@ -14,10 +14,9 @@ from softmargin.designs.base import Array, Design
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.approach import many_rows
 from softmargin.engines.model import Model
-from softmargin.estimators.choosing import Chosen, at_candidate, chosen_by, quick_fit, two_classes
+from softmargin.estimators.choosing import Chosen, apart_loss, at_candidate, chosen_by, quick_fit, two_classes
 from softmargin.estimators.fits import Fit, Inclusion, Settings
-from softmargin.estimators.inference import fit_vb
-from softmargin.estimators.problem import kept_columns, prepare
+from softmargin.estimators.problem import prepare
 from softmargin.estimators.readout import BinaryReadout
 from softmargin.estimators.remarks import compared_with_logit
 from softmargin.estimators.tall import inference_for, sampled
@@ -212,9 +211,6 @@ def fit_binary(
         settings = Settings(readout, callback=callback, **recipe.run)
         first = narrow = None
         try:
-            if recipe.quick and chosen is not None:
-                fit = fit_vb(*at_candidate(model, settings, chosen.candidate))
-                return Binary(fit, chosen.candidate.rate, recipe.loss, chosen)
             infer = inference_for(recipe.inference, model)
             if chosen is None:
                 chosen, first, narrow = _choose(recipe, rows, form, model, settings)
@@ -234,33 +230,26 @@ def _choose(
     recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, settings: Settings
 ) -> tuple[Chosen, Fit | None, Narrow | None]:
     """Tilt and rate, with the quick fit where it is one of all rows in the model's own coordinates."""
-    X, sign, count, weight, columns = rows
+    X, sign, count, _, columns = rows
     normal, own = None, hasattr(model.prior, "gaussian")
     light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
-    index, prior = np.arange(len(sign)), None
+    index = np.arange(len(sign))
     if own and many_rows(model):
         index, quick_model, quick_settings = sampled(model, settings)
     elif own and (model.size <= len(sign) or light):
         quick_model, quick_settings = model, settings
     else:  # point masses, or more columns than rows: chosen under a normal prior
-        prior = Ridge()
-        normal = prepare(*rows, prior=prior, **form)
+        normal = prepare(*rows, prior=Ridge(), **form)
         quick_model = normal.model
         quick_settings = replace(settings, readout=replace(settings.readout, basis=normal.coordinates.basis))
 
     def quick(candidate: Candidate, least: float) -> Fit | None:
         return quick_fit(quick_model, quick_settings, candidate, least)
 
-    def refit(candidate: Candidate, some: Any) -> Binary:
-        some = index[some]
-        kept = kept_columns(X[some], count[some], intercept=columns.intercept, standardized=recipe.standardized)
-        part = (X[some], sign[some], count[some], weight[some], kept)
-        return fit_binary(recipe.refit(candidate, prior), *part, streams=form["streams"])
+    def loss(candidate: Candidate, train: Any, test: Any) -> Array:
+        return apart_loss(quick_model, quick_settings, candidate, train, test)
 
-    def take(some: Any) -> Any:
-        return X[index[some]]
-
-    trials = two_classes(recipe, quick, refit, take, sign[index], count[index], X[index])
+    trials = two_classes(recipe, quick, loss, sign[index], count[index], X[index])
     chosen, first = chosen_by(trials)
     narrow = narrowed(recipe, quick_model, quick_settings, columns, count, first) if len(index) == len(sign) else None
     if normal is not None:

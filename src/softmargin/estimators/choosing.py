@@ -13,12 +13,25 @@ import pandas as pd
 import scipy.sparse as sp
 
 from softmargin.designs.base import Array
+from softmargin.engines.approach import picked
 from softmargin.engines.model import Model
 from softmargin.estimators.fits import Fit, Settings
 from softmargin.estimators.inference import fit_vb
 from softmargin.inference.choices import Candidate, Record, Rules, Trial, choose, entropy, refitted, tilted
 
-__all__ = ["Chosen", "Trials", "at_candidate", "choices_table", "chosen_by", "quick_fit", "row_order", "two_classes"]
+__all__ = [
+    "Chosen",
+    "Trials",
+    "apart",
+    "apart_loss",
+    "at_candidate",
+    "choices_table",
+    "chosen_by",
+    "loss_of",
+    "quick_fit",
+    "row_order",
+    "two_classes",
+]
 
 _LEAST = 1e-15  # probability below which a loss is not told apart
 
@@ -41,8 +54,7 @@ class Trials:
     """A problem whose tilt and rate are to be chosen; see ``softmargin.inference.choices.Task``."""
 
     quick: Callable[[Candidate, float], Fit | None]  # a fit of all rows; None where its scale fell below a limit
-    refit: Callable[[Candidate, Any], Any]  # a model fitted to some rows
-    take: Callable[[Any], Any]  # some rows of X
+    loss: Callable[[Candidate, Any, Any], Array]  # log losses of some rows under a fit to others
     label: Any  # class of every row, from zero on
     count: Array
     order: Array  # rows are dealt to folds in this order
@@ -71,12 +83,7 @@ class Trials:
 
     def refits(self, candidate: Candidate, trial: Trial) -> Array | None:
         """Log loss of every row under a fit, link included, without its fold."""
-
-        def loss(train: Any, test: Any) -> Array:
-            p = self.refit(candidate, train).probability(self.take(test), "calibrated")
-            return -np.log(np.maximum(p[np.arange(len(test)), self.label[test]], _LEAST))
-
-        return refitted(self.label, self.order, self.rules.folds, loss)
+        return refitted(self.label, self.order, self.rules.folds, lambda *parts: self.loss(candidate, *parts))
 
 
 def chosen_by(trials: Trials) -> tuple[Chosen, Fit]:
@@ -99,15 +106,14 @@ def choices_table(models: Any, classes: Any) -> pd.DataFrame:
 def two_classes(
     recipe: Any,
     quick: Callable[[Candidate, float], Fit | None],
-    refit: Callable[[Candidate, Any], Any],
-    take: Callable[[Any], Any],
+    loss: Callable[[Candidate, Any, Any], Array],
     sign: Array,
     count: Array,
     X: Any,
 ) -> Trials:
     """The choice for rows X with signs -1 and 1; a rate above the base would let a prior that selects take too much."""
     rules = Rules(steps=()) if recipe.selects else Rules()
-    return Trials(quick, refit, take, (sign > 0.0).astype(np.intp), count, row_order(X), recipe.tilts, rules=rules)
+    return Trials(quick, loss, (sign > 0.0).astype(np.intp), count, row_order(X), recipe.tilts, rules=rules)
 
 
 def row_order(X: Any) -> Array:
@@ -134,3 +140,27 @@ def quick_fit(model: Model, settings: Settings, candidate: Candidate, least: flo
     """A Gaussian fit without the spread of its scale; None as soon as the scale falls below ``least``."""
     quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
     return fit_vb(*at_candidate(model, quiet, candidate), least=least)
+
+
+def loss_of(p: Array, label: Any) -> Array:
+    """Log losses of rows with class probabilities p (rows, classes)."""
+    return -np.log(np.maximum(p[np.arange(len(label)), label], _LEAST))
+
+
+def apart(model: Model, settings: Settings, candidate: Candidate, train: Any, test: Any) -> tuple[Array, Array, Fit]:
+    """Mean and variance of the predictors of ``test`` rows under a quick fit of the ``train`` rows, and that fit."""
+    readout: Any = settings.readout
+    readout = replace(readout, part=readout.part[train], weight=readout.weight[train])
+    fit = quick_fit(picked(model, train), replace(settings, readout=readout), candidate)
+    assert fit is not None and fit.vi is not None
+    if fit.outcome.interrupted:
+        raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
+    f, v = picked(model, test).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
+    return f, v, fit
+
+
+def apart_loss(model: Model, settings: Settings, candidate: Candidate, train: Any, test: Any) -> Array:
+    """Log losses of the rows ``test`` under a quick fit of the rows ``train``, link included."""
+    f, v, fit = apart(model, settings, candidate, train, test)
+    p = fit.loo.link.probability(f, v)
+    return loss_of(np.column_stack((1.0 - p, p)), (model.y[test] > 0.0).astype(np.intp))

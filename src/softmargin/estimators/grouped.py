@@ -19,7 +19,7 @@ from softmargin.engines.missing import completed
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.estimators.binary import Recipe
-from softmargin.estimators.choosing import Chosen, at_candidate, chosen_by, quick_fit, two_classes
+from softmargin.estimators.choosing import Chosen, at_candidate, chosen_by, loss_of, quick_fit, two_classes
 from softmargin.estimators.effects import Coded, Labelled, coded
 from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.incomplete import (
@@ -102,15 +102,16 @@ def _chosen(
             return INCOMPLETE["vb"](*at_candidate(plain, quiet, candidate)).fit
         return quick_fit(plain, quiet, candidate, least)
 
-    def refit(candidate: Candidate, rows: Any) -> Mixed:
+    def loss(candidate: Candidate, rows: Any, test: Any) -> Array:
         own = X.at(rows)
         if recipe.incomplete:
             own = own._replace(X=observed_columns(own.X))
         kept = kept_columns(own.X, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
         part = (own, sign[rows], count[rows], weight[rows], kept)
-        return fit_mixed(recipe.refit(candidate), *part, streams=streams, part=True)
+        other = fit_mixed(recipe.refit(candidate), *part, streams=streams, part=True)
+        return loss_of(other.probability(X.at(test), "calibrated"), (sign[test] > 0.0).astype(np.intp))
 
-    return chosen_by(two_classes(recipe, quick, refit, X.at, sign, count, X.X))[0]
+    return chosen_by(two_classes(recipe, quick, loss, sign, count, X.X))[0]
 
 
 def _model(

@@ -22,7 +22,7 @@ from softmargin.engines.missing_gibbs import CellAverage, MissingGibbs
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import Mixture, mix_over_scale
 from softmargin.estimators.binary import Binary, Recipe, spread_of
-from softmargin.estimators.choosing import at_candidate, chosen_by, two_classes
+from softmargin.estimators.choosing import at_candidate, chosen_by, loss_of, two_classes
 from softmargin.estimators.drawing import drawn_fit, sampler_of
 from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.problem import kept_columns, observed_columns, prepare
@@ -121,14 +121,15 @@ def fit_incomplete(
         def quick(candidate: Candidate, least: float) -> Fit:
             return quick_vb(*at_candidate(plain, quiet, candidate)).fit
 
-        def refit(candidate: Candidate, rows: Any) -> Incomplete:
+        def loss(candidate: Candidate, rows: Any, test: Any) -> Array:
             own = observed_columns(X[rows])
             kept = kept_columns(own, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
             part = (own, sign[rows], count[rows], weight[rows], kept)
-            return fit_incomplete(recipe.refit(candidate), *part, streams=streams)
+            other = fit_incomplete(recipe.refit(candidate), *part, streams=streams)
+            return loss_of(other.probability(X[test], "calibrated"), (sign[test] > 0.0).astype(np.intp))
 
         try:
-            chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, refit, X.__getitem__, sign, count, X))[0]
+            chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, loss, sign, count, X))[0]
             own = at_candidate(model, settings, chosen.candidate)
             found = quick_vb(*own) if recipe.quick else INCOMPLETE[recipe.inference](*own)
         finally:

@@ -43,6 +43,7 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     _missing_allowed = False
     inference: str
     likelihood: str
+    standardize: bool | str
     n_features_in_: int
     formula_: Any
 
@@ -57,6 +58,8 @@ class LinearMachine(CallbackSupport, BaseEstimator):
         check_choice("inference", self.inference, list(inferences))
         check_choice("likelihood", self.likelihood, list(likelihoods))
         check_choice("solver", self.solver, ["auto", *SOLVERS])
+        if not isinstance(self.standardize, (bool, np.bool_)) and self.standardize != "auto":
+            raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
         for name, least in _LENGTHS:
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:

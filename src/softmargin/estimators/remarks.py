@@ -61,12 +61,14 @@ def _losses(held: Any, label: Any) -> Array:
     return -np.log(np.maximum(np.where(label > 0, p, 1.0 - p), 1e-15))
 
 
-def warn_of_models(fitted: Any, index: Any, weight: Array, level: int) -> None:
-    """At most one warning: that the model predicts no better than the class shares, or what a part of it remarks."""
+def warn_of_models(fitted: Any, least: float, level: int) -> None:
+    """At most one warning: that the model predicts no better than the class shares, or what a part of it remarks.
+
+    ``least`` is the entropy of the class shares.
+    """
     fits = [model.fit for model in fitted.parts]
     if any(fit.outcome.interrupted for fit in fits):
         return
-    least = entropy(index, weight)
     message = next((fit.remark for fit in fits if fit.remark), "")
     score = _score(fitted)
     if score > _NOTHING * least:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from softmargin.designs.base import Array
 from softmargin.designs.standardize import Columns
+from softmargin.exceptions import ModelWarning
 
 __all__ = ["Selection", "always_mask", "chosen"]
 
@@ -79,15 +81,31 @@ class Selection(SelectorMixin):
         false_discovery : float or None
             Instead: the longest list whose expected share of wrong inclusions is at most this.
 
+        A false-discovery list of the hinge needs some signal: inside its margin the hinge has no curvature, so that
+        without any signal evidence for a column that is noise grows with the rows. Where left-out rows are predicted
+        less than 2 % better than by the class frequencies the list is empty, with a warning.
+
         Without inclusion probabilities these are the columns whose coefficient is not zero. With many classes a
         column counts by the pair that wants it most.
         """
         check_is_fitted(self)
         if hasattr(self, "inclusion_"):
             mask = chosen(np.max(np.atleast_2d(self.inclusion_), axis=0), threshold, false_discovery)
+            if false_discovery is not None and mask.any() and self._says_nothing():
+                mask = np.zeros_like(mask)
+                warnings.warn(
+                    "this fit predicts left-out rows hardly better than the class frequencies, and there the hinge "
+                    "counts noise as signal: the list is empty; use likelihood='logit' for a list of weak effects.",
+                    ModelWarning,
+                    stacklevel=2,
+                )
         else:
             mask = (self.coef_ != 0.0).any(axis=0)
         return np.flatnonzero(mask) if indices else mask
+
+    def _says_nothing(self) -> bool:
+        """Whether a list of this fit's columns could be noise alone."""
+        return False
 
     def _get_support_mask(self) -> Any:
         return self.get_support()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from softmargin.designs.classes import ClassDesign, pair_weights
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.model import Model
 from softmargin.estimators.binary import Recipe, spread_of
-from softmargin.estimators.choosing import Chosen, Trials, chosen_by, row_order
+from softmargin.estimators.choosing import Chosen, Trials, chosen_by, loss_of, row_order
 from softmargin.estimators.fits import Fit, Settings
 from softmargin.estimators.inference import INFERENCES, fit_vb
 from softmargin.estimators.problem import coordinates_for, kept_columns
@@ -229,10 +230,11 @@ def fit_sum_to_zero(
             own = tilted(label, count)[rows.index] if candidate.tilt else 1.0
             return model.with_weight(candidate.rate * own * model.c)
 
-        def refit(candidate: Candidate, some: Any, prior: Any = None) -> SumToZeroFit:
+        def loss(candidate: Candidate, some: Any, test: Any, prior: Any = None) -> Array:
             kept = kept_columns(X[some], count[some], intercept=columns.intercept, standardized=recipe.standardized)
             part = (X[some], label[some], count[some], weight[some], kept)
-            return fit_sum_to_zero(recipe.refit(candidate, prior), *part, costs, k, streams=streams)
+            other = fit_sum_to_zero(recipe.refit(candidate, prior), *part, costs, k, streams=streams)
+            return loss_of(other.probability(X[test], "calibrated"), label[test])
 
         model, readout = built(recipe.prior, recipe.solver)
         settings = Settings(readout, callback=callback, **recipe.run)
@@ -254,8 +256,7 @@ def fit_sum_to_zero(
                 rules = replace(_RULES, steps=()) if recipe.selects else _RULES
                 trials = Trials(
                     quick,
-                    lambda candidate, some: refit(candidate, some, prior),
-                    X.__getitem__,
+                    partial(loss, prior=prior),
                     label,
                     count,
                     row_order(X),

@@ -39,12 +39,14 @@ from softmargin.estimators.validation import (
 )
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
+from softmargin.inference.choices import entropy
 from softmargin.losses.hinge import Hinge
 from softmargin.losses.logit import Logit
 from softmargin.losses.probit import Probit
 
 __all__ = ["BayesianSVC"]
 
+_SIGNAL = 0.98  # share of the entropy of the class shares above which the hinge's evidence for a column is not trusted
 _LOSSES: dict[str, Any] = {"hinge": Hinge, "logit": Logit, "probit": Probit}
 
 
@@ -71,9 +73,10 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         rows ten to one and that is clearly better. The value used is ``learning_rate_``.
     fit_intercept : bool, default=True
         Whether to fit an intercept; it is not shrunk.
-    standardize : bool, default=True
-        Whether columns are centred and scaled inside, so that fits do not depend on units. Results are always
-        reported on the scale of the given columns.
+    standardize : bool or "auto", default="auto"
+        Whether columns are centred and scaled inside, so that fits do not depend on units. "auto" does so with dense
+        columns, and divides sparse ones by the square root of their standard deviation. Results are always reported
+        on the scale of the given columns.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes.
     probability : {"calibrated", "pseudo", "sign"}, default="calibrated"
@@ -172,7 +175,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         costs: Any = None,
         multi_class: str = "pairwise",
         fit_intercept: bool = True,
-        standardize: bool = True,
+        standardize: bool | str = "auto",
         class_weight: Any = None,
         probability: str = "calibrated",
         draws: int = 1000,
@@ -279,8 +282,12 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         if getattr(self._fitted, "cells", None) is not None:
             self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
         self._publish()
-        warn_of_models(self._fitted, index, weight, LEVEL)
+        self._entropy = entropy(index, weight)
+        warn_of_models(self._fitted, self._entropy, LEVEL)
         return self
+
+    def _says_nothing(self) -> bool:
+        return self.likelihood == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)
 
     def _recipe(self, prior: Any, incomplete: bool = False, effects: tuple[Any, ...] = ()) -> Recipe:
         names = getattr(self, "feature_names_in_", None)

@@ -127,7 +127,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         epsilon: float | str = "learn",
         noise: float | str = "learn",
         fit_intercept: bool = True,
-        standardize: bool = True,
+        standardize: bool | str = "auto",
         draws: int = 1000,
         warmup: int = 1000,
         chains: int = 4,

@@ -13,7 +13,7 @@ def _positive(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
-def check_point_mass(prior: Any, usual: float) -> None:
+def check_point_mass(prior: Any, usual: float | str) -> None:
     """Refuse a prior whose arguments cannot be; ``usual`` is the inclusion probability it has by default."""
     name, inclusion, size = type(prior).__name__, prior.inclusion, prior.expected_size
     learned = isinstance(inclusion, str) and inclusion == "learn"
@@ -22,7 +22,7 @@ def check_point_mass(prior: Any, usual: float) -> None:
     if size is not None:
         if not _positive(size):
             raise ValueError(f"{name} expected_size must be a positive number or None; got {size!r}.")
-        if learned or inclusion != usual:
+        if inclusion != usual:
             raise ValueError(
                 f"{name} takes inclusion or expected_size, not both; got inclusion={inclusion!r} and "
                 f"expected_size={size!r}."

@@ -29,7 +29,7 @@ class SpikeSlab:
 
     Parameters
     ----------
-    inclusion : float or "learn"
+    inclusion : float or "learn", default="learn"
         Prior probability that a column is in; "learn" gives it a beta prior.
     scale : float or "learn"
         Standard deviation of the slab (of standardized columns when the estimator standardizes).
@@ -40,8 +40,9 @@ class SpikeSlab:
         Columns that are always in.
     hyperprior : HalfT, HalfCauchy, InverseGamma or None
         Prior of a learned scale; None is half-t with 10 degrees of freedom.
-    inclusion_prior : (float, float)
-        The two parameters of the beta prior of a learned inclusion probability.
+    inclusion_prior : (float, float) or None
+        The two parameters of the beta prior of a learned inclusion probability. None is (1, p) with p columns that can
+        be out: about one column is expected, with a long tail, and false-discovery lists keep their promise.
     intercept_scale : float
         Standard deviation of the intercept, which is always in.
 
@@ -56,21 +57,23 @@ class SpikeSlab:
     Polson and Scott (2011), section 3.3; George and McCulloch (1997), Approaches for Bayesian variable selection.
     """
 
-    inclusion: float | str = 0.5
+    inclusion: float | str = "learn"
     scale: float | str = "learn"
     _: KW_ONLY
     expected_size: float | None = None
     always_include: Sequence[Any] = ()
     hyperprior: HalfT | InverseGamma | None = None
-    inclusion_prior: tuple[float, float] = (1.0, 1.0)
+    inclusion_prior: tuple[float, float] | None = None
     intercept_scale: float = 1e4
 
     isotropic = False  # selection is about these columns, not about rotations of them
 
     def __post_init__(self) -> None:
-        check_point_mass(self, 0.5)
+        check_point_mass(self, "learn")
         pair = self.inclusion_prior
-        if not (isinstance(pair, Sequence) and len(pair) == 2 and all(0 < value < math.inf for value in pair)):
+        if pair is not None and not (
+            isinstance(pair, Sequence) and len(pair) == 2 and all(0 < value < math.inf for value in pair)
+        ):
             raise ValueError(f"SpikeSlab inclusion_prior must be two positive numbers; got {pair!r}.")
 
     @property
@@ -110,7 +113,7 @@ class SpikeSlab:
             pi = self.expected_size / selectable
         scale_prior: Any = FixedScale(float(self.scale)) if not isinstance(self.scale, str) else self.hyperprior
         scale_prior = HalfT(1.0) if scale_prior is None else scale_prior
-        a, b = self.inclusion_prior
+        a, b = (1.0, float(max(selectable, 1))) if self.inclusion_prior is None else self.inclusion_prior
         return BoundSpikeSlab(free, always, self.intercept_scale**-2, scale_prior, pi, a, b, rows, classes)
 
     def _always(self, free: Flags) -> Flags:

@@ -63,6 +63,10 @@ class Iterative(Full):
         """The products of the rows, made once."""
         return Sketch.from_design(self.design)
 
+    def on(self, design: Any) -> Iterative:
+        """The same with other rows."""
+        return Iterative(design)
+
     def apart(self) -> Iterative:
         """The same on a copy of the entries of X."""
         copy = Iterative(replace(self.design, X=self.design.X.copy()))

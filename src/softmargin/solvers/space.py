@@ -25,6 +25,9 @@ class Space(Protocol):
     def dimension(self, coordinates: int) -> int:
         """Dimension of the space that this many coefficients fill."""
 
+    def on(self, design: Any) -> Space:
+        """The same space with other rows."""
+
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
         """Log density ``-beta'(A + D - dents)beta/2 + linear'beta`` on the space, A as the design's ``gram`` gives it.
 
@@ -60,6 +63,10 @@ class Full:
 
     def dimension(self, coordinates: int) -> int:
         return coordinates
+
+    def on(self, design: Any) -> Full:
+        """The same with other rows."""
+        return self
 
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
         A.flat[:: len(precision) + 1] += precision

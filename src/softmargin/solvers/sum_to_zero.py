@@ -52,6 +52,10 @@ class SumToZero:
         products = (a[:, None, :] * a[None, :, :]).reshape(-1, k)
         return np.asarray(products @ A.reshape(k, q * q)).reshape(k - 1, k - 1, q, q)
 
+    def on(self, design: Any) -> SumToZero:
+        """The same with other rows."""
+        return SumToZero.of(design)
+
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> LiftedGaussian:
         a, k, q = self.contrast, self.k, A.shape[1]
         M = self.assembled(A, precision).transpose(0, 2, 1, 3)
