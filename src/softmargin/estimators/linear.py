@@ -16,6 +16,7 @@ from softmargin import diagnostics
 from softmargin.designs.base import Array
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators.problem import SOLVERS
+from softmargin.estimators.tables import Summary
 from softmargin.estimators.validation import check_choice, check_finite
 from softmargin.execution.streams import Streams
 
@@ -143,7 +144,11 @@ class LinearMachine(CallbackSupport, BaseEstimator):
         check_is_fitted(self)
         check_level(level)
         table: pd.DataFrame = self._fitted.summary(self._names(), level, getattr(self, "classes_", None))
-        return table
+        return Summary.of(table, self._header())
+
+    def _header(self) -> str:
+        """What a summary says first."""
+        return ""
 
     def to_arviz(self, draws: int = 1000) -> Any:
         """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""

@@ -27,6 +27,7 @@ from softmargin.estimators.problem import kept_columns, prior_of
 from softmargin.estimators.remarks import warn_of_models
 from softmargin.estimators.schemes import SCHEMES, fit_classes
 from softmargin.estimators.selection import Selection
+from softmargin.estimators.tables import header_of
 from softmargin.estimators.validation import (
     check_choice,
     check_finite,
@@ -285,6 +286,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self._entropy = entropy(index, weight)
         warn_of_models(self._fitted, self._entropy, LEVEL)
         return self
+
+    def _header(self) -> str:
+        return header_of(self._fitted, self.likelihood, self._entropy)
 
     def _says_nothing(self) -> bool:
         return self.likelihood == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)
