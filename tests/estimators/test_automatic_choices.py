@@ -142,7 +142,7 @@ def test_a_higher_rate_is_taken_where_refits_want_it_and_intervals_stay_those_of
     plain = BayesianSVC(learning_rate=rate, class_weight=weights).fit(X, y)
     stretch = np.sqrt(rate / 0.25)
     np.testing.assert_allclose(model.summary()["sd"], stretch * plain.summary()["sd"], rtol=0.02)
-    f, sd = model.decision_function(X[:5], return_std=True)
+    _f, sd = model.decision_function(X[:5], return_std=True)
     draws = model.sample(X[:5], 4000, random_state=0)
     np.testing.assert_allclose(draws.std(axis=1), sd, rtol=0.05)
 

@@ -246,8 +246,8 @@ def _choose(
     def quick(candidate: Candidate, least: float) -> Fit | None:
         return quick_fit(quick_model, quick_settings, candidate, least)
 
-    def loss(candidate: Candidate, train: Any, test: Any) -> Array:
-        return apart_loss(quick_model, quick_settings, candidate, train, test)
+    def loss(candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
+        return apart_loss(quick_model, quick_settings, candidate, whole, train, test)
 
     trials = two_classes(recipe, quick, loss, sign[index], count[index], X[index])
     chosen, first = chosen_by(trials)

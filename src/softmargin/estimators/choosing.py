@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from softmargin.designs.base import Array
 from softmargin.engines.approach import picked
+from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.model import Model
 from softmargin.estimators.fits import Fit, Settings
 from softmargin.estimators.inference import fit_vb
@@ -33,6 +34,7 @@ __all__ = [
     "two_classes",
 ]
 
+_STEPS, _ROUGH = 40, 1e-4  # limits of a fit that is only compared
 _LEAST = 1e-15  # probability below which a loss is not told apart
 
 
@@ -54,7 +56,7 @@ class Trials:
     """A problem whose tilt and rate are to be chosen; see ``softmargin.inference.choices.Task``."""
 
     quick: Callable[[Candidate, float], Fit | None]  # a fit of all rows; None where its scale fell below a limit
-    loss: Callable[[Candidate, Any, Any], Array]  # log losses of some rows under a fit to others
+    loss: Callable[[Candidate, Fit, Any, Any], Array]  # log losses of some rows under a fit to others, given one to all
     label: Any  # class of every row, from zero on
     count: Array
     order: Array  # rows are dealt to folds in this order
@@ -83,7 +85,9 @@ class Trials:
 
     def refits(self, candidate: Candidate, trial: Trial) -> Array | None:
         """Log loss of every row under a fit, link included, without its fold."""
-        return refitted(self.label, self.order, self.rules.folds, lambda *parts: self.loss(candidate, *parts))
+        return refitted(
+            self.label, self.order, self.rules.folds, lambda *parts: self.loss(candidate, trial.fit, *parts)
+        )
 
 
 def chosen_by(trials: Trials) -> tuple[Chosen, Fit]:
@@ -106,7 +110,7 @@ def choices_table(models: Any, classes: Any) -> pd.DataFrame:
 def two_classes(
     recipe: Any,
     quick: Callable[[Candidate, float], Fit | None],
-    loss: Callable[[Candidate, Any, Any], Array],
+    loss: Callable[[Candidate, Fit, Any, Any], Array],
     sign: Array,
     count: Array,
     X: Any,
@@ -147,20 +151,30 @@ def loss_of(p: Array, label: Any) -> Array:
     return -np.log(np.maximum(p[np.arange(len(label)), label], _LEAST))
 
 
-def apart(model: Model, settings: Settings, candidate: Candidate, train: Any, test: Any) -> tuple[Array, Array, Fit]:
-    """Mean and variance of the predictors of ``test`` rows under a quick fit of the ``train`` rows, and that fit."""
+def apart(
+    model: Model, settings: Settings, candidate: Candidate, whole: VIState, train: Any, test: Any
+) -> tuple[Array, Array, Fit]:
+    """Mean and variance of the predictors of ``test`` rows under a quick fit of the ``train`` rows, and that fit.
+
+    ``whole`` is the candidate's fit of all rows.
+    """
     readout: Any = settings.readout
-    readout = replace(readout, part=readout.part[train], weight=readout.weight[train])
-    fit = quick_fit(picked(model, train), replace(settings, readout=readout), candidate)
-    assert fit is not None and fit.vi is not None
+    readout = replace(readout, part=readout.part[train], weight=readout.weight[train]).quick()
+    quick = replace(settings, options={}, callback=None, readout=readout, max_iter=_STEPS, tol=_ROUGH)
+    own, quick = at_candidate(picked(model, train), quick, candidate)
+    start = None
+    if isinstance(whole.q.root, np.ndarray):  # from the fit of all rows, which is near
+        start = GaussianVI().at(own, whole.ku[train], whole.Du, whole.q.mean)
+    fit = fit_vb(own, quick, start=start)
     if fit.outcome.interrupted:
         raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
     f, v = picked(model, test).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
     return f, v, fit
 
 
-def apart_loss(model: Model, settings: Settings, candidate: Candidate, train: Any, test: Any) -> Array:
+def apart_loss(model: Model, settings: Settings, candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
     """Log losses of the rows ``test`` under a quick fit of the rows ``train``, link included."""
-    f, v, fit = apart(model, settings, candidate, train, test)
+    assert whole.vi is not None
+    f, v, fit = apart(model, settings, candidate, whole.vi, train, test)
     p = fit.loo.link.probability(f, v)
     return loss_of(np.column_stack((1.0 - p, p)), (model.y[test] > 0.0).astype(np.intp))

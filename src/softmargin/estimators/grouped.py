@@ -102,7 +102,7 @@ def _chosen(
             return INCOMPLETE["vb"](*at_candidate(plain, quiet, candidate)).fit
         return quick_fit(plain, quiet, candidate, least)
 
-    def loss(candidate: Candidate, rows: Any, test: Any) -> Array:
+    def loss(candidate: Candidate, whole: Fit, rows: Any, test: Any) -> Array:
         own = X.at(rows)
         if recipe.incomplete:
             own = own._replace(X=observed_columns(own.X))

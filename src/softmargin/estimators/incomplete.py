@@ -121,7 +121,7 @@ def fit_incomplete(
         def quick(candidate: Candidate, least: float) -> Fit:
             return quick_vb(*at_candidate(plain, quiet, candidate)).fit
 
-        def loss(candidate: Candidate, rows: Any, test: Any) -> Array:
+        def loss(candidate: Candidate, whole: Fit, rows: Any, test: Any) -> Array:
             own = observed_columns(X[rows])
             kept = kept_columns(own, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
             part = (own, sign[rows], count[rows], weight[rows], kept)

@@ -40,17 +40,18 @@ def _gaussian(settings: Settings, mean: Array, root: Any, scale: float) -> Any:
     return settings.readout.gaussian(mean, root, np.array([scale]), np.ones(1))
 
 
-def fit_vb(model: Model, settings: Settings, *, least: float = 0.0) -> Any:
+def fit_vb(model: Model, settings: Settings, *, least: float = 0.0, start: VIState | None = None) -> Any:
     """Exact Gaussian variational inference; the scale's own spread is added by a mixture (see ``_vb``).
 
     None as soon as the scale falls below ``least``: a fit on its way to a constant creeps, and is not waited for.
+    ``start`` is a state to go on from.
     """
     options_of(settings)
     outcome = Outcome(None)
     if least > 0.0:
         settings = replace(settings, callback=lambda *_: outcome.state.prior.values["scale"] < least)
     limits = {"max_iter": settings.max_iter, "tol": settings.tol}
-    run_engine(GaussianVI(), model, settings, "vb", outcome=outcome, **limits)
+    run_engine(GaussianVI(), model, settings, "vb", outcome=outcome, state=start, **limits)
     state: VIState = outcome.state
     if state.prior.values["scale"] < least:
         return None

@@ -230,7 +230,7 @@ def fit_sum_to_zero(
             own = tilted(label, count)[rows.index] if candidate.tilt else 1.0
             return model.with_weight(candidate.rate * own * model.c)
 
-        def loss(candidate: Candidate, some: Any, test: Any, prior: Any = None) -> Array:
+        def loss(candidate: Candidate, whole: Fit, some: Any, test: Any, prior: Any = None) -> Array:
             kept = kept_columns(X[some], count[some], intercept=columns.intercept, standardized=recipe.standardized)
             part = (X[some], label[some], count[some], weight[some], kept)
             other = fit_sum_to_zero(recipe.refit(candidate, prior), *part, costs, k, streams=streams)
