@@ -50,7 +50,8 @@ class LeaveOneOut(NamedTuple):
 
     ``score`` is the mean log loss of the fitted link on leave-one-out predictors, ``error`` its error rate,
     ``max_kv`` the largest share of a predictor's precision that its own row supplies: above 0.7 the score is
-    optimistic and nothing is chosen by it. ``objective`` is the score with the penalty on log lam.
+    optimistic and nothing is chosen by it. ``objective`` is the score with the penalty on log lam, and
+    ``method`` says where the predictors come from.
     """
 
     score: float
@@ -60,6 +61,7 @@ class LeaveOneOut(NamedTuple):
     b: float
     lam: float
     objective: float
+    method: str = "closed form"  # or how many folds were refitted
 
     @property
     def link(self) -> Link:

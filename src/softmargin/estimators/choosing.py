@@ -18,17 +18,22 @@ from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.model import Model
 from softmargin.estimators.fits import Fit, Settings
 from softmargin.estimators.inference import fit_vb
+from softmargin.estimators.readout import HeldOut
 from softmargin.inference.choices import Candidate, Record, Rules, Trial, choose, entropy, refitted, tilted
+from softmargin.link import WORTH, fit_link
 
 __all__ = [
     "Chosen",
+    "OutOfFold",
     "Trials",
     "apart",
     "apart_loss",
     "at_candidate",
     "choices_table",
     "chosen_by",
+    "linked_by",
     "loss_of",
+    "out_of_fold",
     "quick_fit",
     "row_order",
     "two_classes",
@@ -111,13 +116,13 @@ def two_classes(
     recipe: Any,
     quick: Callable[[Candidate, float], Fit | None],
     loss: Callable[[Candidate, Fit, Any, Any], Array],
-    sign: Array,
+    label: Any,
     count: Array,
-    X: Any,
+    order: Array,
 ) -> Trials:
-    """The choice for rows X with signs -1 and 1; a rate above the base would let a prior that selects take too much."""
+    """The choice for two classes; a rate above the base would let a prior that selects take too many columns."""
     rules = Rules(steps=()) if recipe.selects else Rules()
-    return Trials(quick, loss, (sign > 0.0).astype(np.intp), count, row_order(X), recipe.tilts, rules=rules)
+    return Trials(quick, loss, label, count, order, recipe.tilts, rules=rules)
 
 
 def row_order(X: Any) -> Array:
@@ -170,6 +175,37 @@ def apart(
         raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
     f, v = picked(model, test).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
     return f, v, fit
+
+
+class OutOfFold(NamedTuple):
+    """Moments of every row's predictor under a fit without its fold."""
+
+    f: Array
+    v: Array
+    folds: int
+    smooth: bool = False  # whether the link takes Platt's targets
+
+
+def out_of_fold(
+    model: Model, settings: Settings, candidate: Candidate, whole: VIState, label: Any, order: Array, k: int
+) -> OutOfFold | None:
+    """The same of all rows, by refits of k folds; None where a class has a single row."""
+    variance = np.empty(len(label))
+
+    def mean(train: Any, test: Any) -> Array:
+        f, variance[test], _ = apart(model, settings, candidate, whole, train, test)
+        return f
+
+    found = refitted(label, order, k, mean)
+    return None if found is None else OutOfFold(found, variance, k)
+
+
+def linked_by(refits: OutOfFold, model: Model, settings: Settings, fit: Fit) -> Fit:
+    """A fit whose left-out predictors, and the link fitted on them, are those of refits."""
+    readout: Any = settings.readout
+    free = {"offset": readout.columns.intercept, "worth": 0.0 if readout.free_offset else WORTH, "tol": readout.tol}
+    loo = fit_link(model.y, refits.f, refits.v, readout.weight, fit.loo.max_kv, smooth=refits.smooth, **free)
+    return fit._replace(held=HeldOut(refits.f, refits.v, loo._replace(method=f"refits of {refits.folds} folds")))
 
 
 def apart_loss(model: Model, settings: Settings, candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:

@@ -19,7 +19,7 @@ from softmargin.engines.missing import completed
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.estimators.binary import Recipe
-from softmargin.estimators.choosing import Chosen, at_candidate, chosen_by, loss_of, quick_fit, two_classes
+from softmargin.estimators.choosing import Chosen, at_candidate, chosen_by, loss_of, quick_fit, row_order, two_classes
 from softmargin.estimators.effects import Coded, Labelled, coded
 from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.incomplete import (
@@ -94,7 +94,7 @@ def _chosen(
     streams: Streams,
 ) -> Chosen:
     """Tilt and rate, by quick fits under a normal prior where the prior has point masses."""
-    plain = without_selection(model)
+    plain, label = without_selection(model), (sign > 0.0).astype(np.intp)
     quiet = replace(settings, options={}, callback=None)
 
     def quick(candidate: Candidate, least: float) -> Fit | None:
@@ -109,9 +109,9 @@ def _chosen(
         kept = kept_columns(own.X, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
         part = (own, sign[rows], count[rows], weight[rows], kept)
         other = fit_mixed(recipe.refit(candidate), *part, streams=streams, part=True)
-        return loss_of(other.probability(X.at(test), "calibrated"), (sign[test] > 0.0).astype(np.intp))
+        return loss_of(other.probability(X.at(test), "calibrated"), label[test])
 
-    return chosen_by(two_classes(recipe, quick, loss, sign, count, X.X))[0]
+    return chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X.X)))[0]
 
 
 def _model(

@@ -22,7 +22,7 @@ from softmargin.engines.missing_gibbs import CellAverage, MissingGibbs
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import Mixture, mix_over_scale
 from softmargin.estimators.binary import Binary, Recipe, spread_of
-from softmargin.estimators.choosing import at_candidate, chosen_by, loss_of, two_classes
+from softmargin.estimators.choosing import at_candidate, chosen_by, loss_of, row_order, two_classes
 from softmargin.estimators.drawing import drawn_fit, sampler_of
 from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.problem import kept_columns, observed_columns, prepare
@@ -116,6 +116,7 @@ def fit_incomplete(
         problem = prepare(X, sign, count, weight, columns, prior=recipe.prior, solver="cholesky", **form)
         model = problem.model
         settings = Settings(BinaryReadout(columns, None, problem.part, weight), callback=callback, **recipe.run)
+        label = (sign > 0.0).astype(np.intp)
         quiet, plain = replace(settings, options={}, callback=None), without_selection(model)
 
         def quick(candidate: Candidate, least: float) -> Fit:
@@ -126,10 +127,10 @@ def fit_incomplete(
             kept = kept_columns(own, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
             part = (own, sign[rows], count[rows], weight[rows], kept)
             other = fit_incomplete(recipe.refit(candidate), *part, streams=streams)
-            return loss_of(other.probability(X[test], "calibrated"), (sign[test] > 0.0).astype(np.intp))
+            return loss_of(other.probability(X[test], "calibrated"), label[test])
 
         try:
-            chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, loss, sign, count, X))[0]
+            chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X)))[0]
             own = at_candidate(model, settings, chosen.candidate)
             found = quick_vb(*own) if recipe.quick else INCOMPLETE[recipe.inference](*own)
         finally:

@@ -52,6 +52,7 @@ PRIORS: dict[str, Any] = {
 SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual, "cg": ConjugateGradients}
 _SPARSE_POWER = 0.5  # 0.3 and 0.5 differ by 0.0005 in log loss over seven sets of text; see docs/choices.md
 _SMALL = 1000  # columns up to which the mode of more rows than columns is found with a Gram matrix, sparse or not
+_FEW = 500  # rows up to which matrices of their size take no time worth saving
 _ROOM = 1e9  # bytes of dense matrices above which a sparse problem is solved by products alone
 
 
@@ -108,12 +109,14 @@ def prepare(
     workers: int = 1,
     streams: Streams,
     point: bool = False,
+    gaussian: bool = False,
 ) -> Problem:
     """The model of rows X with responses ``sign``, that count ``count`` times each and weigh ``weight``.
 
-    ``point`` says that its mode alone is wanted.
+    ``point`` says that its mode alone is wanted, ``gaussian`` that a Gaussian approximation is.
     """
-    coordinates = coordinates_for(design_for(X, columns), prior, solver, products=True, point=point)
+    ways = {"products": True, "point": point, "gaussian": gaussian}
+    coordinates = coordinates_for(design_for(X, columns), prior, solver, **ways)
     free = np.zeros(coordinates.design.shape[1], dtype=bool)
     free[: int(columns.intercept)] = True
     blocks = Blocks(coordinates.design, sign, weight, workers=workers)
@@ -129,29 +132,31 @@ def _different(design: Any) -> int:
 
 
 def coordinates_for(
-    design: Design, prior: Any, solver: str, *, products: bool = False, point: bool = False
+    design: Design, prior: Any, solver: str, *, products: bool = False, point: bool = False, gaussian: bool = False
 ) -> Coordinates:
     """The coordinates that a solver works in.
 
     "auto" takes the space of the rows where that is smaller and allowed; and, where ``products`` alone will do for what
-    follows, those where either would need too large a matrix, or where they find a ``point`` exactly and sooner.
+    follows, those where either would need too large a matrix, or where they find a ``point`` exactly and
+    sooner, or a ``gaussian`` of sparse rows of more columns much sooner.
     """
     if solver == "cg" and not products:
         raise ValueError("solver='cg' is for two classes or pairs of them; use multi_class='pairwise', or 'auto'.")
-    chosen = SOLVERS[_suited(design, prior, products, point) if solver == "auto" else solver]()
+    chosen = SOLVERS[_suited(design, prior, products, point, gaussian) if solver == "auto" else solver]()
     require(chosen, loss=None, prior=prior)
     coordinates: Coordinates = chosen.coordinates(design)
     return coordinates
 
 
-def _suited(design: Design, prior: Any, products: bool, point: bool) -> str:
+def _suited(design: Design, prior: Any, products: bool, point: bool, gaussian: bool) -> str:
     n, q = design.shape
     if not getattr(prior, "isotropic", False):
         return "cholesky"
     wide = q > n
     # what a fit holds at once: X X' with its factor and four bases, or the Gram matrix, its factor and its inverse
     room = 8.0 * (n * (3.0 * n + 4.0 * q) if wide else 3.0 * q * q)
-    if products and isinstance(design, Sparse) and (room > _ROOM or (point and (wide or q > _SMALL))):
+    sooner = (point and (wide or q > _SMALL)) or (gaussian and wide and n > _FEW)
+    if products and isinstance(design, Sparse) and (room > _ROOM or sooner):
         return "cg"
     return "dual" if wide else "cholesky"
 
