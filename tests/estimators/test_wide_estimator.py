@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from softmargin import BayesianSVC
+from softmargin.exceptions import ModelWarning
+from softmargin.inference.choices import tilted
 from softmargin.priors import HalfT, Ridge
 
 USUAL = Ridge(hyperprior=HalfT(1.0))  # what "ridge" learns its scale by; given by name it is the user's choice
@@ -38,10 +41,11 @@ def test_the_narrow_prior_gives_one_quarter_to_a_row_of_mean_length(unequal):
 
 def test_it_is_the_fit_at_this_scale_and_rate_with_an_offset(unequal):
     X, y, model = unequal
-    same = BayesianSVC(Ridge(scale=model.scale_), learning_rate=16.0).fit(X, y)
+    weight = {k: tilted(y, np.ones(len(y)))[y == k][0] for k in (0, 1)}
+    same = BayesianSVC(Ridge(scale=model.scale_), learning_rate=16.0, class_weight=weight).fit(X, y)
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(model.intercept_, same.intercept_, rtol=1e-10)
-    assert model.loo_.objective <= same.loo_.objective + 1e-12  # an offset that costs nothing
+    assert model.offset_ != 0.0
 
 
 def test_rows_left_out_are_predicted_clearly_better_and_so_are_new_ones(unequal):
@@ -55,10 +59,32 @@ def test_rows_left_out_are_predicted_clearly_better_and_so_are_new_ones(unequal)
     assert (usual.predict(X_new[small]) == 1).mean() < 0.5 < (model.predict(X_new[small]) == 1).mean()
 
 
-def test_the_usual_fit_stays_without_signal():
+def test_left_out_rows_come_from_refits_unless_none_is_wrong():
+    X, y = shifted(20, 12, p=600)
+    model = BayesianSVC().fit(X, y)
+    assert model.loo_.method == "refits of 10 folds"
+    kept = np.ones(len(y), dtype=bool)
+    order = np.argsort((X**2).sum(axis=1))
+    first = [order[y[order] == label][0] for label in (0, 1)]  # both are dealt to the first fold
+    tenth = [order[y[order] == label][10::10] for label in (0, 1)]
+    kept[np.concatenate((first, *tenth))] = False
+    scale, weight = model.scale_, {k: tilted(y[kept], np.ones(kept.sum()))[y[kept] == k][0] for k in (0, 1)}
+    columns = (X - X.mean(axis=0)) / X.std(axis=0)  # refits keep the columns as all rows scale them
+    alone = BayesianSVC(Ridge(scale=scale), learning_rate=16.0, class_weight=weight, standardize=False)
+    f = alone.fit(columns[kept], y[kept]).decision_function(columns) - alone.offset_
+    np.testing.assert_allclose(model._fitted.fit.held.f[~kept], f[~kept], atol=0.02)
+    easy = BayesianSVC().fit(*shifted(20, 12, p=600, shift=1.0))
+    assert easy.loo_.method == "closed form"
+
+
+def test_nothing_is_promised_without_signal():
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(30, 600)), np.repeat([0, 1], 15)
-    assert BayesianSVC().fit(X, y).learning_rate_ < 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)  # thirty rows may look a little better than nothing
+        model = BayesianSVC().fit(X, y)
+    p = model.predict_proba(rng.normal(size=(200, 600)))
+    assert np.abs(p - 0.5).max() < 0.25
 
 
 def test_nothing_changes_with_fewer_than_ten_columns_a_row():
@@ -125,4 +151,4 @@ def test_golub_default_keeps_the_small_class():
         wrong += (BayesianSVC().fit(X_train, y_train).predict(X_test) != y_test).sum()
         usual += (BayesianSVC(USUAL).fit(X_train, y_train).predict(X_test) != y_test).sum()
     assert wrong <= 0.13 * 4 * 34  # searched linear peers err in 13 %
-    assert usual > 0.2 * 4 * 34
+    assert usual > wrong

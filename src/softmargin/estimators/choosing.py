@@ -187,16 +187,24 @@ class OutOfFold(NamedTuple):
 
 
 def out_of_fold(
-    model: Model, settings: Settings, candidate: Candidate, whole: VIState, label: Any, order: Array, k: int
+    model: Model,
+    settings: Settings,
+    candidate: Candidate,
+    whole: VIState,
+    label: Any,
+    order: Array,
+    k: int,
+    *,
+    together: bool = False,
 ) -> OutOfFold | None:
-    """The same of all rows, by refits of k folds; None where a class has a single row."""
+    """The same of all rows, by refits of k folds, copies ``together``; None where a class has a single row."""
     variance = np.empty(len(label))
 
     def mean(train: Any, test: Any) -> Array:
         f, variance[test], _ = apart(model, settings, candidate, whole, train, test)
         return f
 
-    found = refitted(label, order, k, mean)
+    found = refitted(label, order, k, mean, together=together)
     return None if found is None else OutOfFold(found, variance, k)
 
 

@@ -72,7 +72,7 @@ def choose_wide(
         own = model if scale is None else model.with_prior(prior.at_scale(scale))
         fit = quick_fit(own, settings, candidate)
         assert fit is not None and fit.vi is not None
-        refits = out_of_fold(own, settings, candidate, fit.vi, label, order, _FOLDS)
+        refits = out_of_fold(own, settings, candidate, fit.vi, label, order, _FOLDS, together=True)
         if refits is None:
             return None
         link = fit_link(model.y, refits.f, refits.v, count, fit.loo.max_kv, worth=0.0, smooth=True)

@@ -229,27 +229,35 @@ def tilted(label: Any, count: Array) -> Array:
     return weight
 
 
-def _folds(label: Any, order: Array, k: int) -> Iterable[Any]:
+def _folds(label: Any, order: Array, k: int, together: bool) -> Iterable[Any]:
     """Rows (as flags) of k folds with the same share of every class; fewer where a class has fewer rows.
 
     Within a class rows are dealt out in the order of ``order``, a number that does not depend on where they stand, so
-    that another order of the rows or columns gives the same folds.
+    that another order of the rows or columns gives the same folds. ``together`` puts rows of one class with the same
+    number into one fold: copies of a row, where columns are many, and then weights are repeated rows here too.
     """
-    sizes = np.bincount(label)
-    k = min(k, int(sizes[sizes > 0].min()))
-    if k < 2:
-        return
-    fold = np.empty(len(label), dtype=np.intp)
+    rank = np.empty(len(label), dtype=np.intp)
+    sizes = []
     for own in np.unique(label):
         rows = np.flatnonzero(label == own)
-        fold[rows[np.argsort(order[rows], kind="stable")]] = np.arange(len(rows)) % k
+        if together:
+            rank[rows] = np.unique(order[rows], return_inverse=True)[1]
+        else:
+            rank[rows[np.argsort(order[rows], kind="stable")]] = np.arange(len(rows))
+        sizes.append(int(rank[rows].max()) + 1)
+    k = min(k, *sizes)
+    if k < 2:
+        return
+    fold = rank % k
     for number in range(k):
         yield fold == number
 
 
-def refitted(label: Any, order: Array, k: int, loss: Callable[[Any, Any], Array]) -> Array | None:
+def refitted(
+    label: Any, order: Array, k: int, loss: Callable[[Any, Any], Array], *, together: bool = False
+) -> Array | None:
     """Losses of all rows, ``loss(train, test)`` of each fold put together; None where there are no folds."""
     out = np.full(len(label), np.nan)
-    for test in _folds(label, order, k):
+    for test in _folds(label, order, k, together):
         out[test] = loss(np.flatnonzero(~test), np.flatnonzero(test))
     return None if np.isnan(out).any() else out
