@@ -328,7 +328,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def _checked(self, X: Any, groups: Any = None) -> Any:
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_is_fitted(self)
-        mixed, X = self._fitted.parts[0], self._framed(X)
+        mixed = self._fitted.parts[0]
         if not isinstance(mixed, Mixed):
             if groups is not None:
                 raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
