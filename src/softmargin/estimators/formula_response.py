@@ -26,8 +26,12 @@ class Response(NamedTuple):
 def response_of(terms: list[Any], data: Any, formula: str, y: Any) -> Response:
     """The response of every row: ``y`` where it is given, and otherwise what the left side makes of the data."""
     if len(terms) != 1 or len(getattr(terms[0], "components", ())) != 1:
-        raise ValueError(f"the response of {formula!r} must be one column, or one function of columns.")
+        _refuse_shape(formula)
     return _evaluated(terms[0], data, formula) if y is None else _given(terms[0], data, formula, y)
+
+
+def _refuse_shape(formula: str) -> None:
+    raise ValueError(f"the response of {formula!r} must be one column, or one function of columns.")
 
 
 def _evaluated(term: Any, rows: pd.DataFrame, formula: str) -> Response:
@@ -46,6 +50,8 @@ def _evaluated(term: Any, rows: pd.DataFrame, formula: str) -> Response:
         raise ValueError(f"the response of {formula!r} does not fit these data: {said(error)}.") from error
     if component.kind == "proportion":
         raise ValueError(f"the response of {formula!r} is a proportion; use one row for each trial, or sample_weight.")
+    if np.shape(values) != (len(rows),):
+        _refuse_shape(formula)
     response = pd.Series(np.asarray(values), index=rows.index)
     level = getattr(component, "reference", None)
     if level is None:
