@@ -10,9 +10,9 @@ __all__ = ["BOXES", "Functions", "check_expression"]
 
 BOXES = ("C", "S", "T")  # formulae's calls that make a categorical variable of their first argument
 _LEVELS = (*BOXES, "B", "binary", "Treatment", "Sum")  # those that take levels, which may be texts
-_MEMORY = ("I", "center", "scale", "standardize", "poly", "bs", "cc", "cr", "tp")
+_TRANSFORMS = ("I", "center", "scale", "standardize", "poly", "bs", "cc", "cr", "tp")
 _REFUSED_LATER = ("offset", "p", "prop", "proportion")  # harmless, and no part of these models
-_OWN = (*_LEVELS, *_MEMORY, *_REFUSED_LATER)
+_OWN = (*_LEVELS, *_TRANSFORMS, *_REFUSED_LATER)
 _PLAIN = ("log", "exp", "sqrt", "abs", "power", "minimum", "maximum", "where", "clip")  # with np. or without
 _ARGUMENTS = {"where": 3, "clip": 3}  # functions of NumPy that work row by row and are no ufuncs
 _COMPARED = ("EQUAL_EQUAL", "BANG_EQUAL")
@@ -91,7 +91,7 @@ def _check_call(node: Any, formula: str) -> None:
 
 
 def _refuse(formula: str, what: str) -> NoReturn:
-    allowed = ", ".join(name for name in (*_PLAIN, *_MEMORY, *BOXES, "s"))
+    allowed = ", ".join(name for name in (*_PLAIN, *_TRANSFORMS, *BOXES, "s"))
     raise ValueError(
         f"the formula {formula!r} {what}, which formulas may not do; they may call {allowed} and the element-wise "
         "functions of NumPy, as in np.log1p(x): make a column of anything else first."
