@@ -98,6 +98,15 @@ def test_categories_keep_their_order_and_the_first_that_occurs_is_the_baseline(o
     assert list(frame(name, data).columns) == [f"{name}[q]", f"{name}[r]"]  # text is sorted
 
 
+@pytest.mark.parametrize("twice", ["C(C(k))", "C(T(k))", "I(C(k))", "C(I(k))"])
+def test_a_box_in_a_box_holds_the_same_labels(twice):
+    data = table()
+    made, want = frame(twice, data), frame("C(k)", data)
+    assert list(made.columns) == [name.replace("C(k)", twice) for name in want]
+    np.testing.assert_array_equal(made, want)
+    np.testing.assert_array_equal(frame(twice, data, data[:1]), want[:1])
+
+
 def test_a_difference_may_have_one_of_its_columns_as_a_predictor():
     made, response = learned("{x - z} ~ x", table())
     assert made.names == ("x",)

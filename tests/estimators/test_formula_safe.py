@@ -59,6 +59,7 @@ DANGEROUS = [
     "I(table())",
     "center('x')",
     "C(a['p'])",
+    "C(data=a)",
 ]
 
 
@@ -118,7 +119,8 @@ def test_names_of_the_caller_are_not_columns():
 
 HARMLESS = [
     "np.log1p({})", "abs({})", "center({})", "scale({})", "{{{} > 0}}", "I({} * {})", "np.where({} > 0, {}, 1)", "({})",
-    "clip({}, 0, 1)", "poly({}, 2)", "bs({}, df=4)", "C({})", "T({})", "{} + {}", "{} + {}", "{}:{}", "{} * {}",
+    "clip({}, 0, 1)", "poly({}, 2)", "bs({}, df=4)", "C({})", "T({})", "I(C({}))", "{} + {}", "{} + {}", "{}:{}",
+    "{} * {}",
 ]  # fmt: skip
 WILD = [
     "np.load({}, allow_pickle={})", "np.f2py.os.system({})", "np.savetxt({}, {})", "np.vectorize({})({})", "eval({})",

@@ -68,7 +68,7 @@ def _plain(column: Any) -> Any:
 
 def check_labels(component: Any, rows: pd.DataFrame) -> None:
     """Refuse predictors that are neither numbers nor labels, and labels that are missing."""
-    boxed = hasattr(component, "call") and component.call.callee in BOXES
+    boxed = hasattr(component, "call") and _unboxed(component.call)[1]
     for key in sorted(columns_of(component)):
         column = rows[key]
         if is_numeric_dtype(column) and not boxed:
@@ -88,9 +88,17 @@ def values_of(component: Any, rows: pd.DataFrame) -> Any:
     """The values of a component, before they are coded."""
     if not hasattr(component, "call"):
         return rows[component.name]
-    boxed = component.call.callee in BOXES and component.call.args
     # formulae wants all levels that a box names in new rows too, so only its first argument is evaluated
-    return (component.call.args[0] if boxed else component.call).eval(rows, component.env)
+    return _unboxed(component.call)[0].eval(rows, component.env)
+
+
+def _unboxed(expression: Any) -> tuple[Any, bool]:
+    """What boxes, and braces around them, hold, and whether there was a box."""
+    boxed = False
+    while getattr(expression, "callee", None) in (*BOXES, "I"):
+        boxed = boxed or expression.callee != "I"
+        expression = expression.args[0]
+    return expression, boxed
 
 
 def matrix(term: Any, rows: pd.DataFrame) -> Array:

@@ -86,6 +86,8 @@ def _check_call(node: Any, formula: str) -> None:
     named = [type(argument).__name__ == "Assign" for argument in node.args]
     if known is not None and (any(named) or len(named) != known[1]):
         _refuse(formula, f"calls {name!r} with other than {known[1]} plain argument(s)")
+    if name in (*BOXES, "I") and (not named or named[0]):
+        _refuse(formula, f"calls {name!r} without a plain first argument")
     for argument, keyword in zip(node.args, named, strict=True):
         check_expression(argument.value if keyword else argument, formula, call=name, text=name in _LEVELS)
 
