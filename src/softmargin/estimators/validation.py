@@ -40,7 +40,7 @@ def check_names(X: Any, *, intercept: bool = False) -> None:
     names = Counter(name for name in getattr(X, "columns", ()) if isinstance(name, str))
     twice = [name for name, times in names.items() if times > 1]
     if twice:
-        raise ValueError(f"X has {names[twice[0]]} columns named {twice[0]!r}; give each a name of its own.")
+        raise ValueError(f"X has several columns {twice[0]!r}; give each a name of its own.")
     if intercept and "Intercept" in names:
         raise ValueError(
             "X has a column named 'Intercept', which is the name of the model's own intercept; drop the column, rename "
