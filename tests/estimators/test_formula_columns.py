@@ -8,7 +8,7 @@ import pytest
 
 import softmargin
 from softmargin import Smooth
-from softmargin.estimators.formula import _learned
+from softmargin.estimators.formula_terms import learned
 from softmargin.estimators.formula_text import Bar, read
 
 formulae = pytest.importorskip("formulae")
@@ -38,7 +38,7 @@ def table(n=40, seed=1):
 
 
 def frame(right, data, new=None):
-    return _learned(f"y ~ {right}", data)[0].frame(data if new is None else new)
+    return learned(f"y ~ {right}", data)[0].frame(data if new is None else new)
 
 
 ORACLE = [
@@ -98,8 +98,17 @@ def test_categories_keep_their_order_and_the_first_that_occurs_is_the_baseline(o
     assert list(frame(name, data).columns) == [f"{name}[q]", f"{name}[r]"]  # text is sorted
 
 
+@pytest.mark.parametrize("twice", ["C(C(k))", "C(T(k))", "I(C(k))", "C(I(k))"])
+def test_a_box_in_a_box_holds_the_same_labels(twice):
+    data = table()
+    made, want = frame(twice, data), frame("C(k)", data)
+    assert list(made.columns) == [name.replace("C(k)", twice) for name in want]
+    np.testing.assert_array_equal(made, want)
+    np.testing.assert_array_equal(frame(twice, data, data[:1]), want[:1])
+
+
 def test_a_difference_may_have_one_of_its_columns_as_a_predictor():
-    made, response = _learned("{x - z} ~ x", table())
+    made, response = learned("{x - z} ~ x", table())
     assert made.names == ("x",)
     np.testing.assert_allclose(response.values, table()["x"] - table()["z"])
 
@@ -178,7 +187,7 @@ def test_a_formula_is_taken_apart(formula, common, bars, smooths):
         ("y ~ x + (1 | ward)", "no column 'ward'"),
         ("y ~ 1", "has no predictors"),
         ("y ~ 0 + (1 | g)", "has no predictors; add some, or an intercept"),
-        ("y ~ double(x)", "uses 'double', which is not known; call a function of np"),
+        ("y ~ double(x)", "calls 'double', which formulas may not do; they may call log, exp"),
         ("y ~ np.log(a)", "does not fit these data"),
         ("y ~ when", "the column 'when' has datetime64"),
         ("y ~ x + offset(z)", "has an offset"),
@@ -214,7 +223,7 @@ def spoiled(**columns):
         ("y ~ b:x", spoiled(b="category"), r"the column 'b' holds labels and is missing in 3 row\(s\)"),
         ("y ~ C(k)", spoiled(k=float), r"the column 'k' holds labels and is missing in 3 row\(s\)"),
         ("y ~ x + (1 | g)", spoiled(g=float), r"the groups 'g' are missing in 3 row\(s\)"),
-        ("y ~ x", table().to_dict("list"), "from a pandas DataFrame; got dict"),
+        ("y ~ x", table().to_dict("list"), "from a pandas or polars DataFrame; got dict"),
         ("y ~ x", table()[:0], "the data have no rows"),
         ("y ~ x", pd.concat([table(), table()[["x"]]], axis=1), "several columns 'x'"),
     ],
@@ -243,7 +252,7 @@ def test_what_is_said_about_new_rows():
         (data.assign(a=None), r"'a' holds labels and is missing in 40 row\(s\)"),
         (data.assign(z="much"), r"'np.log\(z\)' was made of numbers"),
         (data.assign(x="much"), "'x' was made of numbers in the training data"),
-        (data.to_numpy(), "from a pandas DataFrame; got ndarray"),
+        (data.to_numpy(), "from a pandas or polars DataFrame; got ndarray"),
     ]
     for new, message in cases:
         for method in (model.predict, model.predict_proba, model.decision_function):

@@ -71,6 +71,21 @@ def test_new_groups_of_another_type_are_noted_once_all_are_new():
         fitted.predict_proba(X.assign(g=[1, *["new"] * 119]))
 
 
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function", "sample"])
+def test_rows_without_the_groups_of_the_fit_are_noted_once_per_call(method):
+    X, y = rows()
+    fitted, columns = model(None).fit(X[["x", "z"]], y, groups=X["g"]), X[["x", "z"]]
+    with pytest.warns(
+        UserWarning, match=r"fitted with groups and none came with these 120 row\(s\), .* pass groups="
+    ) as notes:
+        getattr(fitted, method)(columns)
+    assert len(notes) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(fitted, method)(columns, groups=X["g"])
+        getattr(fitted, method)(columns.assign(groups=X["g"]))
+
+
 @pytest.mark.parametrize("effects", [1, np.int64(1), [1], (1,), np.array([1]), RandomEffect(1)])
 def test_columns_of_an_array_are_named_by_their_positions(effects):
     X, y = rows()
@@ -188,7 +203,7 @@ def test_labels_that_do_not_go():
     with pytest.raises(ValueError, match="the groups 'g' hold lists; make numbers or text of them"):
         model().fit(X.assign(g=[[k] for k in X["g"]]), y)
     with pytest.raises(ValueError, match="called 'Intercept'"):
-        model(RandomEffect("g", ["Intercept"])).fit(X.rename(columns={"x": "Intercept"}), y)
+        model(RandomEffect("g", ["Intercept"]), fit_intercept=False).fit(X.rename(columns={"x": "Intercept"}), y)
     with pytest.raises(ValueError, match=r"grouping column 0 .*\(none\)"):
         model(0).fit(X["x"].to_numpy(), y)
     with pytest.raises(ValueError, match=r"one label for each of the 40 rows; got shape \(\): give a column of labels"):

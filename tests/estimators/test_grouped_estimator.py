@@ -62,7 +62,8 @@ def test_groups_are_short_for_a_column(inference):
     np.testing.assert_array_equal(one.predict_proba(X), p)
     assert list(other.random_effects_) == ["groups"]
     assert other.score(X[["age", "dose"]], y, groups=X["school"]) == one.score(X, y)
-    alone = other.predict_proba(X[["age", "dose"]])  # without groups, rows of new ones
+    with pytest.warns(UserWarning, match="none came with these"):
+        alone = other.predict_proba(X[["age", "dose"]])  # without groups, rows of new ones
     fresh = one.predict_proba(X.assign(school="new"))
     np.testing.assert_allclose(alone, fresh, rtol=1e-12)
 

@@ -49,6 +49,32 @@ def test_costs_that_differ_by_a_factor_only():
     np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-8)
 
 
+@pytest.mark.parametrize("classes", [["setosa", "versicolor", "virginica"], [7, 8, 9]])
+def test_a_frame_of_costs_goes_by_its_labels(classes):
+    X, y = IRIS[0], np.array(classes)[IRIS[1]]
+    costs = pd.DataFrame([[0, 1, 1], [1, 0, 5], [1, 2, 0]], index=classes, columns=classes)
+    mixed = costs.loc[[classes[2], classes[0], classes[1]], classes[::-1]]
+    quick = {"inference": "map", "learning_rate": 0.5}
+    want = joint(costs=costs.to_numpy(), **quick).fit(X, y)
+    assert not np.allclose(want.coef_, joint(costs=mixed.to_numpy(), **quick).fit(X, y).coef_)
+    for frame in (costs, mixed):
+        model = joint(costs=frame, **quick).fit(X, y)
+        np.testing.assert_array_equal(model.coef_, want.coef_)
+    for wrong in (costs.set_axis([0, 1, 2], axis=0), costs.set_axis([0, 0, 1], axis=1), costs.iloc[:2, :2]):
+        with pytest.raises(
+            ValueError, match=r"costs must have the classes \[.*\] as its index and as its columns; its"
+        ):
+            joint(costs=wrong).fit(X, y)
+
+
+def test_costs_of_two_classes_go_by_their_labels():
+    X, y = IRIS[0][50:], IRIS[1][50:] == 2
+    costs = pd.DataFrame([[0, 1], [4, 0]], index=[False, True], columns=[False, True])
+    want = BayesianSVC(inference="map", learning_rate=0.5, costs=costs.to_numpy()).fit(X, y)
+    turned = BayesianSVC(inference="map", learning_rate=0.5, costs=costs.iloc[::-1, ::-1]).fit(X, y)
+    np.testing.assert_array_equal(turned.coef_, want.coef_)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -19,7 +19,7 @@ from softmargin.effects import RandomEffect, Smooth
 from softmargin.estimators.labels import combined, flat, levels_of, positions
 from softmargin.priors.terms import TermPrior
 
-__all__ = ["GROUPS", "Coded", "Labelled", "coded", "effects_of", "separated"]
+__all__ = ["GROUPS", "Coded", "Labelled", "coded", "effects_of", "separated", "warn_of_groups"]
 
 _SKEWED = 0.02  # share of the range that half of a column's values take, below which a curve does poorly
 GROUPS = "groups"  # what the factor given as ``groups=`` is called
@@ -98,6 +98,17 @@ def separated(X: Any, effects: Sequence[Any], groups: Any) -> Labelled:
     if hasattr(plain, "columns") and not all(isinstance(name, int) for name in left):
         return Labelled(plain[left], labels, tuple(left))
     return Labelled(_numbered(plain, left), labels, tuple(left))
+
+
+def warn_of_groups(keys: Sequence[Any], rows: Labelled) -> None:
+    """Say that new rows came without the groups that a fit had."""
+    if GROUPS in keys and GROUPS not in rows.labels:
+        warnings.warn(
+            f"the model was fitted with groups and none came with these {rows.shape[0]} row(s), which are taken for "
+            "rows of groups not seen before; pass groups=, or fit with a column of X that random_effects names.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _numbered(X: Any, left: list[int]) -> Any:

@@ -1,72 +1,150 @@
-"""Models written as formulas: ``fit("infected ~ visit * treatment + (1 | patient)", data)``."""
+"""Models written as formulas: ``Formula("infected ~ visit * treatment + (1 | patient)", BayesianSVC())``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from softmargin.effects import RandomEffect
-from softmargin.estimators.formula_rows import check_labels, columns_of, forget, matrix, rows_of, values_of
-from softmargin.estimators.formula_text import Bar, read
+from softmargin.estimators.formula_response import Response
+from softmargin.estimators.formula_rows import rows_of
+from softmargin.estimators.formula_terms import Terms, learned
+from softmargin.estimators.fresh import fresh
 from softmargin.estimators.linear import LinearMachine
 from softmargin.estimators.svc import BayesianSVC
 
 __all__ = ["Formula", "fit"]
 
-
-class _Response(NamedTuple):
-    """What is to be predicted, and whether its values are labels."""
-
-    values: pd.Series
-    labels: bool
+_SAID = {"random_effects": (None, "(1 | g)"), "fit_intercept": (True, "0 +")}  # defaults, and what to write instead
 
 
-class _Functions:
-    """What a formula may call beside formulae's own transformations; a class of ours, so that models pickle."""
+def _of_rows(name: str) -> Any:
+    """A method of the estimator, for rows of a data frame with the columns that the formula names."""
 
-    def __getitem__(self, name: str) -> Any:
-        if name == "np":
-            return np
-        raise KeyError(name)
+    def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.estimator_, name)(self.formula_.frame(X), *args, **options)
+
+    method.__name__, method.__qualname__ = name, f"Formula.{name}"
+    method.__doc__ = f"``{name}`` of the estimator, for rows of a data frame; the response need not be in it."
+    has: Callable[[Any], bool] = lambda self: hasattr(self.estimator, name)  # noqa: E731
+    return available_if(has)(method)
 
 
-@dataclass(frozen=True, eq=False)
-class Formula:
-    """A formula with the levels and transformations that the training data gave it.
+class Formula(BaseEstimator):
+    """A model that is written as a formula, for rows of data frames.
 
-    ``terms`` and ``groups`` are formulae's terms of the predictors and components of the grouping factors, the latter
-    with the names that their columns have in a frame.
+    Cross-validation, searches and pipelines take it as any other estimator: the columns of the right side are made anew
+    in every fit, and the response is never among them.
+
+    Parameters
+    ----------
+    formula : str
+        A response and its predictors, as in ``"y ~ x * treatment + s(age) + (x | patient)"``. ``y["yes"]`` makes that
+        level the positive class; ``0 +`` leaves the intercept out.
+    estimator : BayesianSVC or BayesianSVR
+        The model; its ``random_effects`` and ``fit_intercept`` are what the formula says.
+
+    Attributes
+    ----------
+    estimator_ : BayesianSVC or BayesianSVR
+        The fitted estimator. All that it has is an attribute or method of the ``Formula`` too.
+    formula_ : Terms
+        The formula with the levels and transformations of the training rows; ``formula_.frame(data)`` has the columns
+        that it makes.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from softmargin import BayesianSVC, Formula
+    >>> data = pd.DataFrame({"sick": [False, True] * 20, "dose": range(40), "sex": list("fm") * 10 + list("mf") * 10})
+    >>> model = Formula("sick ~ dose + sex", BayesianSVC(prior="lasso"))
+    >>> cross_val_score(model, data, data["sick"], cv=4).shape
+    (4,)
     """
 
-    text: str
-    columns: tuple[str, ...]
-    terms: tuple[Any, ...]
-    names: tuple[str, ...]
-    groups: tuple[tuple[str, Any], ...]
-    effects: tuple[Any, ...]
-    intercept: bool
+    estimator_: Any
+    formula_: Terms
 
-    def __str__(self) -> str:
-        return self.text
+    def __init__(self, formula: str, estimator: Any):
+        self.formula = formula
+        self.estimator = estimator
 
-    def __repr__(self) -> str:
-        return f"Formula({self.text!r})"
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
+        tags.regressor_tags, tags.target_tags = inner.regressor_tags, inner.target_tags
+        tags.target_tags.required = False
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        return tags
 
-    def frame(self, data: Any) -> pd.DataFrame:
-        """The predictors of these rows, a column for each coefficient, and the columns of their groups."""
-        rows = rows_of(data, self.columns, self.text)
-        parts = [matrix(term, rows) for term in self.terms]
-        made = np.concatenate([np.empty((len(rows), 0)), *parts], axis=1)
-        frame = pd.DataFrame(made, columns=list(self.names), index=rows.index)
-        for name, component in self.groups:
-            frame[name] = np.asarray(values_of(component, rows), dtype=object)
-        return frame
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Formula:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows, of pandas or polars, with the columns that the formula names.
+        y : array of shape (n,), optional
+            Values of the left side of the formula; without it they are taken from X.
+        sample_weight : array of shape (n,) or str, optional
+            Counts of the rows, or the column of X that holds them.
+        """
+        with fresh(self):
+            return self._fit(*learned(self.formula, X, y), X, sample_weight)
+
+    def _fit(self, made: Terms, response: Response, data: Any, sample_weight: Any) -> Formula:
+        self.estimator_ = _prepared(self.estimator, made, response)
+        if isinstance(sample_weight, str):
+            sample_weight = rows_of(data, [sample_weight], made.text)[sample_weight]
+        self.estimator_.fit(made.frame(data), np.asarray(response.values), sample_weight=sample_weight)
+        self.formula_ = made
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        # what takes no rows is the fitted estimator's own
+        if name.startswith("_") or "estimator_" not in self.__dict__:
+            unfitted = "" if name.startswith("_") else "; fit it first"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{unfitted}")
+        return getattr(self.estimator_, name)
+
+    def _names(self) -> list[str]:
+        names: list[str] = self.estimator_._names()
+        return names
+
+    predict = _of_rows("predict")
+    predict_proba = _of_rows("predict_proba")
+    predict_interval = _of_rows("predict_interval")
+    decision_function = _of_rows("decision_function")
+    sample = _of_rows("sample")
+    score = _of_rows("score")
+    transform = _of_rows("transform")
+
+
+def _prepared(estimator: Any, made: Terms, response: Response) -> Any:
+    """A copy of the estimator with the intercept and the effects of the formula."""
+    if not isinstance(estimator, LinearMachine):
+        raise ValueError(f"estimator must be a BayesianSVC or a BayesianSVR, as in BayesianSVC(); got {estimator!r}.")
+    kind, known = type(estimator).__name__, estimator.get_params(deep=False)
+    for name, (default, _) in _SAID.items():
+        if known.get(name, default) is not default:
+            _refuse_option(name)
+    if made.effects and "random_effects" not in known:
+        raise ValueError(f"{kind} has no group terms or smooth functions; take them out of {made.text!r}.")
+    if not isinstance(estimator, BayesianSVC) and response.labels:
+        raise ValueError(f"{kind} needs numbers, and the response of {made.text!r} has none.")
+    effects = {"random_effects": list(made.effects)} if made.effects else {}
+    return clone(estimator).set_params(fit_intercept=made.intercept, **effects)
+
+
+def _refuse_option(name: str) -> None:
+    raise ValueError(f"{name} is what the formula says; leave it out and write {_SAID[name][1]!r} in the formula.")
 
 
 def fit(
@@ -78,7 +156,7 @@ def fit(
     estimator: Any = None,
     sample_weight: Any = None,
     **options: Any,
-) -> Any:
+) -> Formula:
     """Fit the model that a formula describes.
 
     Parameters
@@ -87,18 +165,19 @@ def fit(
         A response and its predictors, as in ``"y ~ x * treatment + s(age) + (x | patient)"``. ``y["yes"]`` makes that
         level the positive class; ``0 +`` leaves the intercept out.
     data : DataFrame
-        One row an observation.
+        One row per observation, of pandas or polars.
     prior, inference, **options
         Parameters of the estimator.
     estimator : class, optional
         ``BayesianSVC`` (for a response with labels, or with two values, it need not be given) or ``BayesianSVR``.
-    sample_weight : array of shape (n,), optional
-        Counts of the rows.
+    sample_weight : array of shape (n,) or str, optional
+        Counts of the rows, or the column of the data that holds them.
 
     Returns
     -------
-    The fitted estimator. Its methods take data frames with the columns that the formula names, and ``formula_`` is
-    the formula with the levels and transformations of the training data.
+    Formula
+        The fitted model, with all that the estimator has. Its methods take data frames with the columns that the
+        formula names.
 
     Examples
     --------
@@ -109,199 +188,24 @@ def fit(
     >>> list(model.summary().index)
     ['Intercept', 'dose', 'sex[m]']
     """
-    for name, instead in (("random_effects", "(1 | g)"), ("fit_intercept", "0 +")):
+    for name in _SAID:
         if name in options:
-            raise ValueError(f"{name} is what the formula says; leave it out and write {instead!r} in the formula.")
-    made, response = _learned(formula, data)
-    kind = estimator if estimator is not None else _default(response, made)
-    if not (isinstance(kind, type) and issubclass(kind, LinearMachine)):
+            _refuse_option(name)
+    made, response = learned(formula, data)
+    if estimator is None:
+        _check_classes(made, response)
+        estimator = BayesianSVC
+    if not (isinstance(estimator, type) and issubclass(estimator, LinearMachine)):
         raise ValueError(f"estimator must be the class BayesianSVC or BayesianSVR; got {estimator!r}.")
-    if made.effects:
-        if "random_effects" not in kind._get_param_names():
-            raise ValueError(f"{kind.__name__} has no group terms or smooth functions; take them out of {made.text!r}.")
-        options["random_effects"] = list(made.effects)
-    if not issubclass(kind, BayesianSVC) and response.labels:
-        raise ValueError(f"{kind.__name__} needs numbers, and the response of {made.text!r} has none.")
-    model: Any = kind(prior=prior, inference=inference, fit_intercept=made.intercept, **options)
-    model.fit(made.frame(data), np.asarray(response.values), sample_weight=sample_weight)
-    model.formula_ = made
-    return model
+    model = Formula(formula, estimator(prior=prior, inference=inference, **options))
+    return model._fit(made, response, data, sample_weight)
 
 
-def _default(response: _Response, made: Formula) -> type:
-    """The classifier, where the response can only mean that."""
+def _check_classes(made: Terms, response: Response) -> None:
+    """Refuse a response that could mean a quantity as well as classes."""
     values = response.values.nunique()
     if not response.labels and values > 2:
         raise ValueError(
             f"the response of {made.text!r} has {values} different numbers; say with estimator=BayesianSVR that it is "
             "a quantity, or with estimator=BayesianSVC that these are classes."
         )
-    return BayesianSVC
-
-
-def _learned(formula: str, data: Any) -> tuple[Formula, _Response]:
-    """The formula as these data fill it, and the response."""
-    pieces = read(formula)
-    answer = _described(f"0 + {pieces.response}", formula)
-    common = _described(pieces.common, formula)
-    inner = [_described(bar.left, formula) for bar in pieces.bars]
-    factors = [_described(f"0 + {bar.right}", formula) for bar in pieces.bars]
-    columns = {key for side in (common, *inner, *factors) for term in side.common_terms for key in columns_of(term)}
-    asked = set().union(*map(columns_of, answer.common_terms))
-    rows = rows_of(data, columns | asked, formula)
-    if asked and asked <= columns:
-        raise ValueError(
-            f"the formula {formula!r} has the response {sorted(asked)[0]!r} on its right side too; take it out there."
-        )
-    if not len(rows):
-        raise ValueError("the data have no rows; a fit needs some.")
-    for side in (common, *inner):
-        _evaluate(side, rows, formula)
-    terms = tuple(term for term in common.common_terms if term.kind != "intercept")
-    names = tuple(str(label) for term in terms for label in term.labels)
-    groups, effects = _group_effects(list(zip(pieces.bars, inner, factors, strict=True)), names, rows, formula)
-    intercept = len(terms) < len(common.common_terms)
-    if not names and not (effects and intercept):
-        raise ValueError(f"the formula {formula!r} has no predictors; add some, or an intercept and a group term.")
-    for smooth in pieces.smooths:
-        if smooth.column not in names:
-            held = rows[smooth.column].dtype
-            raise ValueError(f"{smooth.name} needs numbers; the column {smooth.column!r} has {held}.")
-    response = _response(answer.common_terms, rows, formula)
-    for term in terms:
-        forget(term)
-    made = Formula(formula, tuple(sorted(columns)), terms, names, groups, (*effects, *pieces.smooths), intercept)
-    return made, response
-
-
-def _described(text: str, formula: str) -> Any:
-    """What formulae makes of a text."""
-    try:
-        from formulae import model_description
-        from formulae.parser import Parser
-        from formulae.scanner import Scanner
-    except ImportError:
-        raise ImportError('formulas need the package formulae: pip install "softmargin[formula]".') from None
-    try:
-        parser = Parser(Scanner(text).scan())
-        parser.parse()
-        described = model_description(text)
-    except Exception as error:  # the parser stumbles in many ways
-        raise ValueError(f"the formula {formula!r} cannot be read: {_said(error)}.") from error
-    if not parser.at_end():  # formulae itself would leave out what follows
-        rest = parser.peek().lexeme
-        raise ValueError(f"the formula {formula!r} cannot be read from {rest!r} on; write a '+' between terms.")
-    # interactions share their parts with main effects, which would make both be coded alike
-    described.common_terms = [deepcopy(term) for term in described.common_terms]
-    return described
-
-
-def _evaluate(side: Any, rows: pd.DataFrame, formula: str) -> None:
-    """Let formulae find out what the terms are with these rows, and how categorical ones are coded."""
-    from formulae.environment import Environment
-
-    parts = [component for term in side.common_terms for component in getattr(term, "components", ())]
-    for component in parts:
-        check_labels(component, rows)
-        if getattr(component, "reference", None) is not None:  # formulae would leave it out
-            name, level = component.name, component.reference
-            raise ValueError(f"{name}[{level!r}] is for a response; write {{{name} == {level!r}}} for a predictor.")
-    try:
-        side.eval(rows, Environment([_Functions()]))
-    except KeyError as error:
-        raise ValueError(
-            f"the formula {formula!r} uses {error}, which is not known; call a function of np, or add a column to the "
-            "data."
-        ) from error
-    except Exception as error:  # whatever a function in the formula raises
-        raise ValueError(f"the formula {formula!r} does not fit these data: {_said(error)}.") from error
-    for component in parts:
-        if component.kind == "offset":
-            raise ValueError(f"the formula {formula!r} has an offset, which these models do not take; leave it out.")
-
-
-def _said(error: Exception) -> str:
-    return str(error).rstrip(".")
-
-
-def _group_effects(
-    terms: list[tuple[Bar, Any, Any]], names: tuple[str, ...], rows: pd.DataFrame, formula: str
-) -> tuple[tuple[tuple[str, Any], ...], list[RandomEffect]]:
-    """Columns of the grouping factors, and their effects."""
-    groups: dict[str, Any] = {}
-    found: dict[tuple[str, ...], list[tuple[bool, tuple[str, ...], bool]]] = {}
-    for bar, side, factors in terms:
-        slopes = tuple(str(name) for term in side.common_terms if term.kind != "intercept" for name in term.labels)
-        intercept = any(term.kind == "intercept" for term in side.common_terms)
-        alone = [name for name in slopes if name not in names]
-        if alone:
-            raise ValueError(
-                f"the slope {alone[0]!r} of {bar} must be one of the predictors {list(names)} too; add its term to the "
-                "formula."
-            )
-        if not slopes and not intercept:
-            raise ValueError(f"the group term {bar} has no effects; write '(1 | g)' or '(0 + x | g)'.")
-        for factor in factors.common_terms:
-            if not hasattr(factor, "components"):
-                raise ValueError(f"the group term {bar} has no groups; write a column after '|'.")
-            _evaluate_groups(factor, rows, formula)
-            key = tuple(_group_name(component.name, names) for component in factor.components)
-            groups |= dict(zip(key, factor.components, strict=True))
-            found.setdefault(key, []).append((intercept, slopes, bar.correlated))
-    return tuple(groups.items()), [_effect(key, parts) for key, parts in found.items()]
-
-
-def _group_name(name: str, names: Iterable[str]) -> str:
-    """A column can be a predictor and hold groups too."""
-    return f"{name} (group)" if name in names else name
-
-
-def _evaluate_groups(factor: Any, rows: pd.DataFrame, formula: str) -> None:
-    from formulae.environment import Environment
-
-    try:
-        factor.set_type(rows, Environment([_Functions()]))
-    except Exception as error:
-        raise ValueError(f"the groups {factor.name!r} of {formula!r} do not fit these data: {_said(error)}.") from error
-    forget(factor)
-
-
-def _effect(key: tuple[str, ...], parts: list[tuple[bool, tuple[str, ...], bool]]) -> RandomEffect:
-    """One effect of a grouping factor; terms of its own for each part mean parts that are not correlated."""
-    own = [name for intercept, slopes, _ in parts for name in (*([""] if intercept else []), *slopes)]
-    if len(parts) > 1 and (len(set(own)) < len(own) or len(own) > len(parts)):
-        raise ValueError(
-            f"the formula has several terms for the groups {':'.join(key)!r}; write one, '(x + z | g)', or, where "
-            "effects are not correlated, '(x + z || g)'."
-        )
-    covariance = "full" if len(own) == 1 or (len(parts) == 1 and parts[0][2]) else "diagonal"
-    return RandomEffect(key, [name for name in own if name], covariance, intercept="" in own)
-
-
-def _response(terms: list[Any], rows: pd.DataFrame, formula: str) -> _Response:
-    """The response of every row; where the formula names a level, whether it is that one."""
-    from formulae.environment import Environment
-
-    if len(terms) != 1 or len(getattr(terms[0], "components", ())) != 1:
-        raise ValueError(f"the response of {formula!r} must be one column, or one function of columns.")
-    (component,) = terms[0].components
-    for key in sorted(columns_of(component)):
-        missing = int(rows[key].isna().sum())
-        if missing:
-            raise ValueError(f"the response {key!r} is missing in {missing} row(s); drop these rows.")
-    try:
-        terms[0].set_type(rows, Environment([_Functions()]))
-        values = values_of(component, rows)
-    except Exception as error:
-        raise ValueError(f"the response of {formula!r} does not fit these data: {_said(error)}.") from error
-    if component.kind == "proportion":
-        raise ValueError(f"the response of {formula!r} is a proportion; use one row for each trial, or sample_weight.")
-    response = pd.Series(np.asarray(values), index=rows.index)
-    level = getattr(component, "reference", None)
-    if level is None:
-        labels = component.kind == "categoric" or not is_numeric_dtype(response) or is_bool_dtype(response)
-        return _Response(response, labels)
-    known = {str(value): value for value in pd.unique(response)}
-    if level not in known:
-        raise ValueError(f"the response {component.name!r} has no level {level!r}; it has {sorted(known)}.")
-    return _Response(response == known[level], True)

@@ -11,16 +11,35 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from softmargin.designs.base import Array
+from softmargin.estimators.formula_safe import BOXES
 
-__all__ = ["check_labels", "columns_of", "forget", "matrix", "rows_of", "values_of"]
+__all__ = ["check_labels", "columns_of", "forget", "frame_of", "matrix", "rows_of", "said", "values_of"]
 
-_BOXES = ("C", "S", "T")  # formulae's calls that make a categorical variable of their first argument
+
+def said(error: Exception) -> str:
+    """What an error of formulae says, as part of a sentence."""
+    return str(error).strip().rstrip(".") or type(error).__name__
+
+
+def frame_of(data: Any) -> pd.DataFrame:
+    """The data as a pandas frame; text and enumerations of polars become labels, its missing values missing ones."""
+    if isinstance(data, pd.DataFrame):
+        return data
+    if not hasattr(data, "get_columns"):
+        raise ValueError(f"a formula takes its columns from a pandas or polars DataFrame; got {type(data).__name__}.")
+    return pd.DataFrame({column.name: _pandas(column) for column in data.get_columns()})
+
+
+def _pandas(column: Any) -> Any:
+    """A column of polars."""
+    values = column.to_numpy()
+    ordered = getattr(column.dtype, "categories", None) if str(column.dtype).startswith("Enum") else None
+    return values if ordered is None else pd.Categorical(values, list(ordered))
 
 
 def rows_of(data: Any, columns: Iterable[Any], formula: str) -> pd.DataFrame:
     """The columns that a formula needs, as plain NumPy, text or categorical columns."""
-    if not isinstance(data, pd.DataFrame):
-        raise ValueError(f"a formula takes its columns from a pandas DataFrame; got {type(data).__name__}.")
+    data = frame_of(data)
     lacking = sorted(str(key) for key in columns if key not in data.columns)
     if lacking:
         raise ValueError(
@@ -49,7 +68,7 @@ def _plain(column: Any) -> Any:
 
 def check_labels(component: Any, rows: pd.DataFrame) -> None:
     """Refuse predictors that are neither numbers nor labels, and labels that are missing."""
-    boxed = hasattr(component, "call") and component.call.callee in _BOXES
+    boxed = hasattr(component, "call") and _unboxed(component.call)[1]
     for key in sorted(columns_of(component)):
         column = rows[key]
         if is_numeric_dtype(column) and not boxed:
@@ -69,9 +88,17 @@ def values_of(component: Any, rows: pd.DataFrame) -> Any:
     """The values of a component, before they are coded."""
     if not hasattr(component, "call"):
         return rows[component.name]
-    boxed = component.call.callee in _BOXES and component.call.args
     # formulae wants all levels that a box names in new rows too, so only its first argument is evaluated
-    return (component.call.args[0] if boxed else component.call).eval(rows, component.env)
+    return _unboxed(component.call)[0].eval(rows, component.env)
+
+
+def _unboxed(expression: Any) -> tuple[Any, bool]:
+    """What boxes, and braces around them, hold, and whether there was a box."""
+    boxed = False
+    while getattr(expression, "callee", None) in (*BOXES, "I"):
+        boxed = boxed or expression.callee != "I"
+        expression = expression.args[0]
+    return expression, boxed
 
 
 def matrix(term: Any, rows: pd.DataFrame) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from softmargin.effects import Smooth
 
@@ -114,11 +114,13 @@ def _smooth(piece: str, formula: str) -> Smooth | None:
     if not start or any(not char.isspace() for _, char in _outside(piece[start.end() - 1 :], formula)):
         return None
     try:  # a name in backquotes is read as a string
-        call: Any = ast.parse(_BACKQUOTED.sub(lambda name: repr(name.group(1)), piece), mode="eval").body
+        call = ast.parse(_BACKQUOTED.sub(lambda name: repr(name.group(1)), piece), mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError
         (column,) = call.args
         name = column.id if isinstance(column, ast.Name) else ast.literal_eval(column)
         options = {str(option.arg): ast.literal_eval(option.value) for option in call.keywords}
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"the smooth function {piece!r} must look like 's(x)' or 's(x, knots=10)'.") from None
     unknown = set(options) - {"knots", "scale"}
     if unknown:

@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
+from softmargin.estimators import keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.inference import INFERENCES
@@ -18,7 +19,8 @@ from softmargin.estimators.kernel_fit import KernelRecipe, fit_kernel, fit_kerne
 from softmargin.estimators.kernel_inducing import KernelStream
 from softmargin.estimators.kernel_machine import KernelMachine, check_lengths
 from softmargin.estimators.kernel_search import kernel_prior
-from softmargin.estimators.validation import check_choice, check_numeric, row_weights
+from softmargin.estimators.keywords import explained
+from softmargin.estimators.validation import check_choice, check_names, check_numeric, row_weights
 from softmargin.execution.streams import Streams
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
 
@@ -133,6 +135,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
     (2, 2)
     """
 
+    @explained(keywords.KERNEL_CLASSIFIER)
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -197,6 +200,8 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         """
         with fresh(self):
             recipe = self._recipe()
+            if not self._precomputed:
+                check_names(X)
             check_numeric(X)
             X, y = self._rows(X, y=y, ensure_min_samples=2)
             if self._precomputed and X.shape[0] != X.shape[1]:

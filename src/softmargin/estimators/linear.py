@@ -46,7 +46,6 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     likelihood: str
     standardize: bool | str
     n_features_in_: int
-    formula_: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -98,11 +97,7 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     def _checked(self, X: Any, groups: Any = None) -> Any:
         """New rows, checked."""
         check_is_fitted(self)
-        return self._validated(self._framed(X))
-
-    def _framed(self, X: Any) -> Any:
-        """New rows as predictors; those of a model that was fitted by a formula are data for it."""
-        return self.formula_.frame(X) if hasattr(self, "formula_") else X
+        return self._validated(X)
 
     def _validated(self, X: Any) -> Any:
         least = min(1, self.n_features_in_)  # groups alone make a model too

@@ -17,7 +17,7 @@ from softmargin.engines.loop import Progress, run
 from softmargin.engines.mode_path import ModePath
 from softmargin.engines.model import Model, require
 from softmargin.estimators.problem import kept_columns, prepare, prior_of
-from softmargin.estimators.validation import binary_labels, check_finite, check_numeric, row_weights
+from softmargin.estimators.validation import binary_labels, check_finite, check_names, check_numeric, row_weights
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 from softmargin.losses.hinge import Hinge
@@ -94,6 +94,7 @@ def path(
     >>> fits.size.tolist()[0] < fits.size.tolist()[1]
     True
     """
+    check_names(X, intercept=fit_intercept)
     check_numeric(X)
     names = _names(X)
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False)

@@ -12,13 +12,15 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from softmargin.designs.base import Array
+from softmargin.estimators import keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Binary, Recipe, spread_of
 from softmargin.estimators.choosing import choices_table
-from softmargin.estimators.effects import Labelled, effects_of, separated
+from softmargin.estimators.effects import Labelled, effects_of, separated, warn_of_groups
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.indicators import Indicators
 from softmargin.estimators.inference import INFERENCES
+from softmargin.estimators.keywords import explained
 from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
 from softmargin.estimators.mixed import Mixed
 from softmargin.estimators.notices import warn_of_fits
@@ -31,9 +33,11 @@ from softmargin.estimators.tables import header_of
 from softmargin.estimators.validation import (
     check_choice,
     check_finite,
+    check_names,
     check_numeric,
     check_observed,
     class_labels,
+    costs_by_label,
     labels_given,
     row_weights,
     summed,
@@ -105,8 +109,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     multi_class : {"pairwise", "sum-to-zero", "crammer-singer"}, default="pairwise"
         What more than two classes become: a model for every pair, or one model whose class scores sum to zero;
         "crammer-singer" counts the worst rival alone ("map" and "gibbs", ridge prior).
-    costs : array of shape (k, k) or None, default=None
-        ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero".
+    costs : array or DataFrame of shape (k, k), or None, default=None
+        ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero". A data
+        frame has the class labels as its index and columns, in any order.
     missing : {"model", "indicator"}, default="model"
         What NaN in X are. "model": unknowns; the columns get a joint normal model, and missing cells are averaged
         over (or drawn). "indicator": filled by the mean of the column and marked in a further column, which then has
@@ -164,6 +169,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
     _missing_allowed = True
 
+    @explained(keywords.SVC)
     def __init__(
         self,
         prior: Any = "ridge",
@@ -228,7 +234,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         sample_weight : array of shape (n,), optional
             Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
         groups : array of shape (n,), optional
-            Group of every row: short for one random intercept, without a column of X for it.
+            Group of every row: short for one random intercept, without a column of X for it. Predictions want the
+            groups of their rows too, and warn where none are given.
         """
         with fresh(self):
             return self._fit(X, y, sample_weight, groups)
@@ -236,6 +243,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVC:
         prior = self._check_parameters()
         effects = effects_of(self.random_effects, groups is not None)
+        check_names(X, intercept=self.fit_intercept)
         X, labels, called = separated(X, effects, groups)
         check_numeric(X)
         X, y = validate_data(
@@ -275,7 +283,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             "workers": self._workers(),
             "callback": each,
         }
-        form = {"scheme": self.multi_class, "costs": self.costs, "standardized": self.standardize}
+        costs = costs_by_label(self.costs, self.classes_)
+        form = {"scheme": self.multi_class, "costs": costs, "standardized": self.standardize}
         k = len(self.classes_)
         self._fitted = fit_classes(recipe, rows, index, count, weight, columns, k, **form, **task)
         end()
@@ -357,13 +366,15 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def _checked(self, X: Any, groups: Any = None) -> Any:
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_is_fitted(self)
-        mixed, X = self._fitted.parts[0], self._framed(X)
+        mixed = self._fitted.parts[0]
         if not isinstance(mixed, Mixed):
             if groups is not None:
                 raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
             return self._validated(X)
         rows = separated(X, [term.effect for term in mixed.terms], groups)
-        return rows._replace(X=self._validated(rows.X))
+        rows = rows._replace(X=self._validated(rows.X))
+        warn_of_groups([key for term in mixed.terms for key in getattr(term.effect, "group", ())], rows)
+        return rows
 
     def _validated(self, X: Any) -> Any:
         X = super()._validated(X)

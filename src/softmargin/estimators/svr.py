@@ -11,17 +11,19 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from softmargin.designs.base import Array
 from softmargin.engines.noise import Noise
+from softmargin.estimators import keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators.binary import Binary, spread_of
 from softmargin.estimators.fits import Settings
 from softmargin.estimators.fresh import fresh
+from softmargin.estimators.keywords import explained
 from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.problem import kept_columns, prepare, prior_of
 from softmargin.estimators.regression import REGRESSIONS, Regression
 from softmargin.estimators.regression_readout import RegressionReadout, Units, half_widths
 from softmargin.estimators.selection import Selection
-from softmargin.estimators.validation import check_finite, check_numeric
+from softmargin.estimators.validation import check_finite, check_names, check_numeric
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 from softmargin.losses.epsilon import EpsilonInsensitive
@@ -118,6 +120,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     (3, 2)
     """
 
+    @explained(keywords.SVR)
     def __init__(
         self,
         prior: Any = "ridge",
@@ -177,6 +180,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> BayesianSVR:
         prior = self._check_parameters()
+        check_names(X, intercept=self.fit_intercept)
         check_numeric(X)
         X, y = validate_data(
             self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ __all__ = [
     "binary_labels",
     "check_choice",
     "check_finite",
+    "check_names",
     "check_numeric",
     "check_observed",
     "class_labels",
+    "costs_by_label",
     "labels_given",
     "row_weights",
     "summed",
@@ -30,6 +33,19 @@ def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> N
     """Refuse a word that is not on the list."""
     if value not in known:
         raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(map(repr, known))}.")
+
+
+def check_names(X: Any, *, intercept: bool = False) -> None:
+    """Refuse a name that several columns of a frame have, and that of the model's own intercept."""
+    names = Counter(name for name in getattr(X, "columns", ()) if isinstance(name, str))
+    twice = [name for name, times in names.items() if times > 1]
+    if twice:
+        raise ValueError(f"X has several columns {twice[0]!r}; give each a name of its own.")
+    if intercept and "Intercept" in names:
+        raise ValueError(
+            "X has a column named 'Intercept', which is the name of the model's own intercept; drop the column, rename "
+            "it, or set fit_intercept=False."
+        )
 
 
 def check_numeric(X: Any) -> None:
@@ -120,6 +136,21 @@ def class_labels(y: Any) -> tuple[Any, Any]:
             "class."
         )
     return classes, index
+
+
+def costs_by_label(costs: Any, classes: Any) -> Any:
+    """Costs in the order of the classes; a table without labels is in that order."""
+    if not hasattr(costs, "columns"):
+        return costs
+    wanted, places = classes.tolist(), []
+    for side, labels in (("index", getattr(costs, "index", ())), ("columns", costs.columns)):
+        if len(labels) != len(wanted) or set(labels) != set(wanted):
+            raise ValueError(
+                f"costs must have the classes {wanted} as its index and as its columns; its {side} has {list(labels)}: "
+                "rename these, or pass a plain array in the order of the classes."
+            )
+        places.append([list(labels).index(label) for label in wanted])
+    return costs.to_numpy()[np.ix_(*places)]
 
 
 def _second_number(y: Any) -> Any:
