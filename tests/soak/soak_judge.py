@@ -35,6 +35,7 @@ _INTERNAL = (
     "unsupported operand",
 )
 _ALIKE = 0.02  # difference of probabilities, or of predictions in standard deviations of y, of two ways to one answer
+_SAME = 1e-12  # the same where nothing but the number of threads differs
 _ALIKE_BATCHES = 0.1  # the same where one way goes by batches
 
 
@@ -136,7 +137,9 @@ def _check_run(fitted: Any, said: list[Any]) -> None:
 def _check_answers(fitted: Any, problem: Problem) -> None:
     """Everything that a model can be asked."""
     X, y, table = problem.table.new, problem.table.y, fitted.summary()
-    for name in table.columns.intersection(["mean", "lower", "upper", "scale", "inclusion", "loo_log_loss"]):
+    for name in table.columns.intersection(
+        ["mean", "sd", "lower", "upper", "scale", "length_scale", "inclusion", "loo_score"]
+    ):
         _finite(f"summary()[{name!r}]", table[name])
     if is_regressor(fitted):
         return _check_regression(fitted, X, problem)
@@ -184,7 +187,7 @@ def _turned(X: Any) -> Any:
 def _check_twin(fitted: Any, problem: Problem) -> None:
     """Two ways to one answer agree, where both say that they arrived."""
     X, y, weight, new, _ = problem.table
-    if problem.twin is None or not fitted.converged_:
+    if problem.twin is None:
         return
     model, limit = clone(problem.model), _ALIKE
     if problem.twin == "repeated":
@@ -193,10 +196,14 @@ def _check_twin(fitted: Any, problem: Problem) -> None:
         X, y, weight = _rows(X, twice), y[twice], None
     elif problem.twin == "permuted":
         X = _turned(X)
+    elif problem.twin == "dense":
+        X = X.toarray()
+    elif problem.twin == "jobs":
+        model, limit = model.set_params(n_jobs=2), _SAME
     else:
         model, limit = model.set_params(inference="svi"), _ALIKE_BATCHES
     other, _ = _fit(model, X, y, weight)
-    if not (fitted.converged_ and other.converged_):
+    if problem.twin != "jobs" and not (fitted.converged_ and other.converged_):
         return
     after = _turned(new) if problem.twin == "permuted" else new
     if is_regressor(fitted):

@@ -78,8 +78,8 @@ def _lengths(rng) -> dict[str, Any]:
     }
 
 
-def _hyperprior(rng) -> Any:
-    kind = pick(rng, none=4, cauchy=1, gamma=1)
+def _hyperprior(rng, inference: str) -> Any:
+    kind = pick(rng, none=4, cauchy=0.05 if inference == "map" else 1, gamma=1)
     if kind == "cauchy":
         return HalfCauchy(decades(rng, -2, 2))
     return InverseGamma(decades(rng, -1, 1), decades(rng, -2, 2)) if kind == "gamma" else None
@@ -87,7 +87,7 @@ def _hyperprior(rng) -> Any:
 
 def _prior(rng, inference: str, *, joint: bool = False) -> Any:
     """A prior that the inference knows in most cases, with its scale learned or anywhere in many decades."""
-    shares = {"ridge": 3.0, "lasso": 1.0, "bridge": 1.0, "horseshoe": 1.0}
+    shares = {"ridge": 3.0, "lasso": 1.0, "bridge": 1.0, "horseshoe": 0.1 if inference == "map" else 1.0}
     if inference == "svi" and chance(rng, 0.8):
         shares = {"ridge": 1.0}
     if inference == "gibbs":
@@ -99,8 +99,8 @@ def _prior(rng, inference: str, *, joint: bool = False) -> Any:
     if chance(rng, 0.03):
         shares |= {"spike": 1.0, "laplace": 1.0, "group": 1.0}
     kind = pick(rng, **shares)
-    scale: Any = "learn" if chance(rng, 0.6) else decades(rng, -5, 5)
-    rest = {"scale": scale, "hyperprior": _hyperprior(rng)}
+    scale: Any = "learn" if chance(rng, 0.6) else decades(rng, -6, 6)
+    rest = {"scale": scale, "hyperprior": _hyperprior(rng, inference)}
     if chance(rng, 0.1):
         rest["intercept_scale"] = decades(rng, -2, 6)
     if kind in ("spike", "laplace"):
@@ -112,9 +112,13 @@ def _prior(rng, inference: str, *, joint: bool = False) -> Any:
     return {"ridge": Ridge, "lasso": Lasso, "horseshoe": Horseshoe, "group": GroupLasso}[kind](**rest)
 
 
-def _options(rng, inference: str) -> dict[str, Any] | None:
+def _options(rng, inference: str, prior: Any, likelihood: str) -> dict[str, Any] | None:
     """Options of the engine, in a part of the problems."""
-    if chance(rng, 0.75):
+    if (
+        chance(rng, 0.7)
+        or isinstance(prior, (SpikeSlab, LaplaceZero))
+        or (inference == "map" and likelihood != "hinge")
+    ):
         return None
     if inference == "map":
         return {"algorithm": pick(rng, newton=1, em=1, anneal=0.5)}
@@ -131,27 +135,29 @@ def _rate(rng) -> Any:
 
 def _classifier(rng, inference: str, **given: Any) -> dict[str, Any]:
     """Parameters of a linear classifier."""
+    prior = _prior(rng, inference, joint=given.get("multi_class") == "sum-to-zero")
+    likelihood = pick(rng, hinge=2, logit=1, probit=0.7) if not given.get("multi_class") else "hinge"
     return _lengths(rng) | {
         "inference": inference,
-        "prior": _prior(rng, inference, joint=given.get("multi_class") == "sum-to-zero"),
+        "prior": prior,
         "learning_rate": _rate(rng),
-        "likelihood": pick(rng, hinge=2, logit=1, probit=0.7) if not given.get("multi_class") else "hinge",
+        "likelihood": likelihood,
         "fit_intercept": not chance(rng, 0.15),
-        "standardize": not chance(rng, 0.3),
+        "standardize": not chance(rng, 0.35),
         "class_weight": "balanced" if chance(rng, 0.15) else None,
         "probability": pick(rng, calibrated=3, pseudo=1, sign=0.0 if inference == "map" else 1),
-        "engine_options": _options(rng, inference),
-        "solver": pick(rng, auto=6, cholesky=1, dual=0.5),
+        "engine_options": _options(rng, inference, prior, likelihood),
+        "solver": pick(rng, auto=6, cholesky=1, dual=0.5 * isinstance(prior, Ridge)),
         **given,
     }
 
 
-def _labelled(rng, k: int, **limits: int) -> tuple[Any, Any, Any, str]:
-    """Plain rows with labels and weights."""
+def _labelled(rng, k: int, likelihood: str, **limits: int) -> tuple[Any, Any, Any, str]:
+    """Plain rows with labels and weights; whole ones, in most cases, for likelihoods that draw copies of a row."""
     n, p = sizes(rng, **limits)
     X, about = columns(rng, max(n, k), p)
     y = labels(rng, X, k)
-    weight, weighed = weights(rng, y)
+    weight, weighed = weights(rng, y, whole=likelihood not in ("hinge", "logit") and chance(rng, 0.9))
     return X, y, weight, f"{about}; weights {weighed}"
 
 
@@ -163,24 +169,25 @@ def _new(rng, X) -> Any:
 
 
 def _svc_two(rng) -> tuple[Any, Table]:
-    X, y, weight, about = _labelled(rng, 2)
     model = BayesianSVC(**_classifier(rng, pick(rng, **_INFERENCES)))
+    X, y, weight, about = _labelled(rng, 2, model.likelihood)
     if chance(rng, 0.1):
         model.set_params(costs=[[0.0, 1.0], [decades(rng, -2, 2), 0.0]])
-    return model, Table(as_given(rng, X), y, weight, _new(rng, X), about)
+    X, new = as_given(rng, X, _new(rng, X))
+    return model, Table(X, y, weight, new, about)
 
 
 def _svc_pairs(rng) -> tuple[Any, Table]:
     k = int(rng.integers(3, 7))
-    X, y, weight, about = _labelled(rng, k, most_rows=200, most_columns=30)
     model = BayesianSVC(**_classifier(rng, pick(rng, **_INFERENCES)))
+    X, y, weight, about = _labelled(rng, k, model.likelihood, most_rows=300, most_columns=40)
     return model, Table(X, y, weight, _new(rng, X), f"{about}; {k} classes")
 
 
 def _sum_to_zero(rng) -> tuple[Any, Table]:
     k = int(rng.integers(3, 7))
-    X, y, weight, about = _labelled(rng, k, most_rows=150, most_columns=25)
-    inference = pick(rng, **(_INFERENCES | {"svi": 0.05}))
+    X, y, weight, about = _labelled(rng, k, "hinge", most_rows=250, most_columns=30)
+    inference = pick(rng, **(_INFERENCES | {"svi": 0.05, "hmc": 0.05}))
     model = BayesianSVC(**_classifier(rng, inference, multi_class="sum-to-zero"))
     if chance(rng, 0.15):
         costs = rng.uniform(0.1, 3.0, (len(np.unique(y)),) * 2)
@@ -190,7 +197,7 @@ def _sum_to_zero(rng) -> tuple[Any, Table]:
 
 def _crammer_singer(rng) -> tuple[Any, Table]:
     k = int(rng.integers(3, 7))
-    X, y, weight, about = _labelled(rng, k, most_rows=120, most_columns=20)
+    X, y, weight, about = _labelled(rng, k, "hinge", most_rows=300, most_columns=20)
     parameters = _classifier(rng, pick(rng, map=1, gibbs=1), multi_class="crammer-singer", engine_options=None)
     parameters["prior"] = Ridge(scale=parameters["prior"].scale, hyperprior=parameters["prior"].hyperprior)
     return BayesianSVC(**parameters), Table(X, y, weight, _new(rng, X), f"{about}; {k} classes")
@@ -203,36 +210,41 @@ def _svr(rng) -> tuple[Any, Table]:
     weight, weighed = weights(rng, y, classes=False)
     inference = pick(rng, **{name: share for name, share in _INFERENCES.items() if name != "svi"})
     options = {"gibbs": {"scale_moves": False}, "hmc": {"scale_moves": False}, "meanfield": {"accelerate": False}}
+    prior = _prior(rng, inference)
     model = BayesianSVR(
         **_lengths(rng),
-        prior=_prior(rng, inference),
+        prior=prior,
         inference=inference,
         likelihood=pick(rng, **{"epsilon-insensitive": 2, "squared": 1}),
         epsilon="learn" if chance(rng, 0.7) else rng.choice([0.0, 0.1, 1.0, 10.0]).item(),
         noise="learn" if chance(rng, 0.7) else decades(rng, -3, 3),
         fit_intercept=not chance(rng, 0.15),
-        standardize=not chance(rng, 0.3),
-        solver=pick(rng, auto=6, cholesky=1, dual=0.5),
+        standardize=not chance(rng, 0.35),
+        solver=pick(rng, auto=6, cholesky=1, dual=0.5 * isinstance(prior, Ridge)),
         engine_options=options.get(inference) if chance(rng, 0.15) else None,
     )
-    given = sparse(rng, X) if chance(rng, 0.15) else as_given(rng, X)
-    return model, Table(given, y, weight, _new(rng, X), f"{about}; weights {weighed}")
+    given, new = (sparse(rng, X), _new(rng, X)) if chance(rng, 0.15) else as_given(rng, X, _new(rng, X))
+    return model, Table(given, y, weight, new, f"{about}; weights {weighed}")
 
 
 def _missing(rng) -> tuple[Any, Table]:
-    X, y, weight, about = _labelled(rng, 2 if chance(rng, 0.8) else 3, most_rows=200, most_columns=20)
+    inference = pick(rng, **(_INFERENCES | {"svi": 0.1, "hmc": 0.1}))
+    model = BayesianSVC(**_classifier(rng, inference), missing=pick(rng, model=3, indicator=1))
+    k = 2 if chance(rng, 0.8) else 3
+    X, y, weight, about = _labelled(rng, k, model.likelihood, most_rows=200, most_columns=20)
     X, share = with_missing(rng, X)
     if chance(rng, 0.5):
         X[:, 0] = rng.normal(size=len(X))
-    inference = pick(rng, **(_INFERENCES | {"svi": 0.1, "hmc": 0.3}))
-    model = BayesianSVC(**_classifier(rng, inference), missing=pick(rng, model=3, indicator=1))
     if weight is not None:  # a column needs an observed entry in a row that counts
         weight = np.where(weight > 0, weight, 1.0)
-    return model, Table(as_given(rng, X), y, weight, _new(rng, X), f"{about}; {share:.0%} missing")
+    X, new = as_given(rng, X, _new(rng, X))
+    return model, Table(X, y, weight, new, f"{about}; {share:.0%} missing")
 
 
 def _groups(rng) -> tuple[Any, Table]:
-    X, y, weight, about = _labelled(rng, 2 if chance(rng, 0.8) else 3, most_rows=200, most_columns=10)
+    parameters = _classifier(rng, pick(rng, **(_INFERENCES | {"svi": 0.1})))
+    k = 2 if chance(rng, 0.8) else 3
+    X, y, weight, about = _labelled(rng, k, parameters["likelihood"], most_rows=200, most_columns=10)
     extra = int(rng.integers(1, 3))
     frame = grouped(rng, X, extra)
     effects: list[Any] = []
@@ -243,21 +255,20 @@ def _groups(rng) -> tuple[Any, Table]:
         effects.append(RandomEffect(f"g{number}", slopes, **form))
     if chance(rng, 0.25):
         effects.append(Smooth("v0", knots=int(rng.integers(4, 20))))
-    if chance(rng, 0.2):
+    if chance(rng, 0.2) and parameters["inference"] != "hmc":
         holes = rng.random((len(X), X.shape[1])) < 0.1
         holes[:, 0] = holes[0] = False
         frame.iloc[:, : X.shape[1]] = frame.iloc[:, : X.shape[1]].mask(holes)
         about += "; 10% missing"
     new = pd.concat((frame[:15], frame[-5:].assign(g0="new")), ignore_index=True)
-    model = BayesianSVC(**_classifier(rng, pick(rng, **(_INFERENCES | {"svi": 0.1}))), random_effects=effects)
-    return model, Table(frame, y, weight, new, about)
+    return BayesianSVC(**parameters, random_effects=effects), Table(frame, y, weight, new, about)
 
 
 def _sparse(rng) -> tuple[Any, Table]:
     k = 2 if chance(rng, 0.8) else 3
-    X, y, weight, about = _labelled(rng, k, most_columns=200)
     parameters = _classifier(rng, pick(rng, **_INFERENCES))
-    if chance(rng, 0.4):
+    X, y, weight, about = _labelled(rng, k, parameters["likelihood"], most_columns=200)
+    if chance(rng, 0.4 if parameters["inference"] not in ("hmc", "svi") else 0.05):
         parameters |= {"solver": "cg", "prior": Ridge(scale=parameters["prior"].scale)}
     given = sparse(rng, X)
     return BayesianSVC(**parameters), Table(given, y, weight, given.tocsr()[:20], about)
@@ -265,32 +276,34 @@ def _sparse(rng) -> tuple[Any, Table]:
 
 def _kernel(rng) -> tuple[Any, Table]:
     k = 2 if chance(rng, 0.8) else int(rng.integers(3, 5))
-    X, y, weight, about = _labelled(rng, k, most_rows=120, most_columns=15)
     basis = pick(rng, auto=1, full=2, active=1.5, inducing=1)
     inferences = {"active": {"gibbs": 1.0}, "inducing": {"vb": 1.0, "svi": 1.0}}
     inference = pick(rng, **inferences.get(basis, _INFERENCES | ({"svi": 0.0} if basis == "full" else {})))
     shares = {"hinge": 2.0, "logit": 1.0, "probit": 1.0}
     if inference == "gibbs" and basis in ("auto", "full"):
         shares |= {"noisy-hinge": 1.5, "complete-hinge": 1.5}
-    kernel = pick(rng, rbf=4, laplacian=1, linear=0.7, polynomial=0.4, precomputed=0.5)
+    likelihood = pick(rng, **shares)
+    X, y, weight, about = _labelled(rng, k, likelihood, most_rows=200, most_columns=15)
+    own = 0.0 if basis == "inducing" or inference == "svi" else 0.5
+    kernel = pick(rng, rbf=4, laplacian=1, linear=0.7, polynomial=0.4, precomputed=own)
     length: Any = pick(rng, **{"learn": 2, "mean-distance": 1, "number": 1})
     if kernel not in ("rbf", "laplacian"):
         length = None if chance(rng, 0.8) else length
-    new = _new(rng, X)
-    given: Any = as_given(rng, X)
+    given: Any
+    given, new = as_given(rng, X, _new(rng, X))
     if kernel == "precomputed":
         unit = np.abs(X).max(axis=0, initial=1e-8)
-        given, new = rbf_kernel(X / unit), rbf_kernel(new / unit, X / unit)
+        given, new = rbf_kernel(X / unit), rbf_kernel(np.asarray(new) / unit, X / unit)
     elif chance(rng, 0.1):
-        given, new = sparse(rng, X), sparse(rng, new)
+        given, new = sparse(rng, X), sparse(rng, np.asarray(new))
     model = BayesianKernelClassifier(
         kernel,
         decades(rng, -4, 4) if length == "number" else length,
-        pick(rng, **shares),
+        likelihood,
         basis,
         inference,
         **_lengths(rng),
-        max_active=int(rng.integers(1, 20)) if basis == "active" and chance(rng, 0.3) else None,
+        max_active=int(rng.integers(1, len(X) // k + 1)) if basis == "active" and chance(rng, 0.3) else None,
         n_inducing=int(rng.integers(1, 40)) if basis == "inducing" and chance(rng, 0.5) else None,
         scale="learn" if chance(rng, 0.7) else decades(rng, -4, 4),
         learning_rate=_rate(rng),
@@ -317,14 +330,19 @@ _SURE = ("vb", "map", "meanfield")
 
 def _twin(rng, kind: str, model: Any, table: Table) -> str | None:
     """With what a fit is compared: one answer by two ways, for fits that have one answer."""
-    wanted = pick(rng, none=3, repeated=1, permuted=1, batches=0.5)
-    if wanted == "none" or kind in ("kernel", "groups") or not isinstance(model.prior, Ridge):
-        return None
-    if model.inference not in _SURE or model.max_iter < 500 or model.engine_options:
-        return None
-    if wanted == "batches":
-        fits = kind == "two classes" and model.inference == "vb" and table.weight is None and len(table.y) > 100
-        return wanted if fits and table.about.startswith("plain") else None
-    if wanted == "permuted":
-        return wanted if hasattr(table.X, "shape") and table.X.shape[1] > 1 else None
-    return wanted if table.weight is None or wanted == "permuted" else None
+    wanted = pick(rng, none=3, repeated=1, permuted=1, dense=1, batches=1, jobs=0.4)
+    sure = model.inference in _SURE and model.max_iter >= 500 and not model.engine_options
+    sure = sure and kind not in ("kernel", "groups") and isinstance(model.prior, Ridge)
+    allowed = {
+        "jobs": True,
+        "repeated": sure and table.weight is None,
+        "permuted": sure and table.X.shape[1] > 1,
+        "dense": sure and kind == "sparse" and model.solver != "cg",
+        "batches": sure and model.inference == "vb" and kind == "two classes" and _plain(table),
+    }
+    return wanted if allowed.get(wanted) else None
+
+
+def _plain(table: Table) -> bool:
+    """Whether batches of rows are alike: many rows of plain columns that count the same."""
+    return table.weight is None and len(table.y) > 100 and table.about.startswith("plain")

@@ -36,9 +36,9 @@ def decades(rng, low, high):
     return float(10.0 ** rng.uniform(low, high))
 
 
-def sizes(rng, most_rows=400, most_columns=60):
+def sizes(rng, most_rows=1000, most_columns=60):
     """Numbers of rows and columns: from two rows upward, more columns than rows in a part of the problems."""
-    n = int(decades(rng, np.log10(2), np.log10(most_rows)))
+    n = int(decades(rng, np.log10(2) if chance(rng, 0.4) else 1.3, np.log10(most_rows)))
     p = int(decades(rng, 0, np.log10(most_columns)))
     if chance(rng, 0.15):
         n, p = min(n, 40), int(rng.integers(n, 3 * n + 20)) if n < 60 else p
@@ -82,7 +82,7 @@ _KINDS = {
 
 def columns(rng, n, p):
     """A matrix of columns of all kinds, or of plain ones, and what it has."""
-    if chance(rng, 0.4):
+    if chance(rng, 0.3):
         return rng.normal(size=(n, p)), "plain"
     kinds = [pick(rng, **_KINDS) for _ in range(p)]
     X = np.column_stack([_column(rng, kind, n) for kind in kinds])
@@ -140,10 +140,14 @@ def responses(rng, X):
     return y * decades(rng, -6, 6) + (decades(rng, 0, 6) if chance(rng, 0.3) else 0.0)
 
 
-def weights(rng, y, classes=True):
+_WEIGHTS = {"counts": 1.0, "zeros": 1.0, "one": 0.7}
+_FRACTIONS = {"uniform": 1.0, "decades": 1.0, "large": 0.5, "small": 0.5}
+
+
+def weights(rng, y, *, classes=True, whole=False):
     """Row weights from 0 to 1e9, or none, and what they are; a weight above zero stays in every class."""
     n = len(y)
-    kind = pick(rng, none=5, uniform=1, counts=1, zeros=1, decades=0.7, one=0.5, large=0.5, small=0.5)
+    kind = pick(rng, none=2.5, **_WEIGHTS if whole else _WEIGHTS | _FRACTIONS)
     if kind == "none":
         return None, kind
     weight = {
@@ -181,12 +185,12 @@ def grouped(rng, X, extra):
     return frame
 
 
-def as_given(rng, X):
-    """The matrix as an array, a frame, or with the order of Fortran."""
+def as_given(rng, *tables):
+    """Matrices as arrays, as frames, or with the order of Fortran."""
     form = pick(rng, array=3, frame=1, fortran=0.5)
     if form == "frame":
-        return pd.DataFrame(X, columns=[f"v{j}" for j in range(X.shape[1])])
-    return np.asfortranarray(X) if form == "fortran" else X
+        return [pd.DataFrame(X, columns=[f"v{j}" for j in range(X.shape[1])]) for X in tables]
+    return [np.asfortranarray(X) if form == "fortran" else X for X in tables]
 
 
 def sparse(rng, X):
