@@ -137,9 +137,7 @@ def _check_run(fitted: Any, said: list[Any]) -> None:
 def _check_answers(fitted: Any, problem: Problem) -> None:
     """Everything that a model can be asked."""
     X, y, table = problem.table.new, problem.table.y, fitted.summary()
-    for name in table.columns.intersection(
-        ["mean", "sd", "lower", "upper", "scale", "length_scale", "inclusion", "loo_score"]
-    ):
+    for name in table.columns.intersection(["mean", "sd", "lower", "upper", "scale", "inclusion", "loo_score"]):
         _finite(f"summary()[{name!r}]", table[name])
     if is_regressor(fitted):
         return _check_regression(fitted, X, problem)

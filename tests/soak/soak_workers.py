@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 CPU_SECONDS = 60.0  # of one problem
-_WALL_SECONDS = 600.0  # after which a child that sleeps is killed too
+_WALL_SECONDS = 1800.0  # after which a child that sleeps is killed too
 _MEMORY = 12 * 2**30  # bytes of address space of a child
 _TRIES = 2  # the first run of a problem may be the one that compiles; what it compiled is kept
 
