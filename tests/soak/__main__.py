@@ -22,6 +22,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--problems", type=int, default=300, help="how many, where no numbers are given")
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=float, default=60.0, help="CPU time that a problem may take")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -57,7 +58,7 @@ def main() -> int:
     """Run the problems, print what came out; 1 if any is wrong."""
     asked = arguments()
     if asked.work:
-        work()
+        work(asked.seconds)
         return 0
     numbers = asked.numbers or range(asked.first, asked.first + asked.problems)
 
@@ -67,7 +68,7 @@ def main() -> int:
         elif result.outcome == "wrong":
             print(f"{result.number}: {result.reason}", file=sys.stderr, flush=True)
 
-    results = solve_all(numbers, asked.jobs, each)
+    results = solve_all(numbers, asked.jobs, asked.seconds, each)
     if not asked.numbers:
         parts = {"": table_of(results), "refused": refusals_of(results), "wrong": wrong_of(results)}
         print("\n\n".join(f"{name}\n{text}".strip() for name, text in parts.items() if text))

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CPU_SECONDS = 60.0  # of one problem
 _WALL_SECONDS = 1800.0  # after which a child that sleeps is killed too
 _MEMORY = 12 * 2**30  # bytes of address space of a child
 _TRIES = 2  # the first run of a problem may be the one that compiles; what it compiled is kept
@@ -34,8 +33,8 @@ class Result(NamedTuple):
     about: str
 
 
-def work() -> None:
-    """The child: read numbers, write results, one line each; end where a problem takes too long."""
+def work(limit: float) -> None:
+    """The child: read numbers, write results, one line each; end where a problem takes longer than the limit."""
     from soak_judge import judge
     from soak_problems import problem_of
 
@@ -46,7 +45,7 @@ def work() -> None:
     faulthandler.register(signal.SIGPROF, chain=True)  # tells where it was, then ends the process
     for line in sys.stdin:
         start = time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, limit)
         problem = problem_of(int(line))
         named = {"kind": problem.kind, "inference": problem.model.inference, "about": problem.about}
         print(json.dumps(named), file=answers, flush=True)
@@ -59,9 +58,10 @@ def work() -> None:
 class _Child:
     """A process that works on one problem at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
         one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-        command = [sys.executable, str(Path(__file__).parent), "--work"]
+        command = [sys.executable, str(Path(__file__).parent), "--work", "--seconds", str(limit)]
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         self.process = subprocess.Popen(command, env=os.environ | one, text=True, bufsize=1, **pipes)
         self.last: list[str] = []
@@ -89,8 +89,9 @@ class _Child:
         late = code in (-signal.SIGPROF, -signal.SIGKILL)
         where = next((line for line in self.last if "/softmargin/" in line), "")
         place = where.rsplit("/softmargin/", 1)[-1].replace('", line ', ":")
-        reason = f"over {CPU_SECONDS:.0f} s of CPU time" if late else f"the process died with code {code}"
-        return Result(number, outcome="late" if late else "died", reason=f"{reason} at {place}", seconds=60.0, **known)
+        reason = f"over {self.limit:.0f} s of CPU time" if late else f"the process died with code {code}"
+        ended = {"outcome": "late" if late else "died", "reason": f"{reason} at {place}", "seconds": self.limit}
+        return Result(number, **ended, **known)
 
     def close(self) -> int:
         self.process.stdin.close()  # type: ignore[union-attr]
@@ -103,12 +104,15 @@ class _Child:
         return code
 
 
-def solve_all(numbers: Iterable[int], jobs: int, each: Callable[[Result], None]) -> list[Result]:
-    """Results of the problems by ``jobs`` children, in the order of their numbers; ``each`` sees them as they come."""
+def solve_all(numbers: Iterable[int], jobs: int, limit: float, each: Callable[[Result], None]) -> list[Result]:
+    """Results of the problems by ``jobs`` children, in the order of their numbers; ``each`` sees them as they come.
+
+    No problem may take more than ``limit`` seconds of CPU time.
+    """
     left, lock, found = iter(numbers), threading.Lock(), []
 
     def go_on() -> None:
-        child = _Child()
+        child = _Child(limit)
         while True:
             with lock:
                 number = next(left, None)
@@ -118,7 +122,7 @@ def solve_all(numbers: Iterable[int], jobs: int, each: Callable[[Result], None])
                 result = child.solve(number)
                 if result.outcome not in ("late", "died"):
                     break
-                child = _Child()
+                child = _Child(limit)
             if result.outcome in ("late", "died"):
                 result = result._replace(outcome="wrong")
             with lock:
