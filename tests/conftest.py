@@ -1,4 +1,4 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and the long runs left out unless -m names them."""
 
 import os
 from pathlib import Path
@@ -16,3 +16,11 @@ def data_dir():
     if not path.is_dir():
         pytest.skip(f"SOFTMARGIN_DATA names {folder}, which is not a folder")
     return path
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave tests marked ``soak`` out of every run whose -m does not speak of them."""
+    if "soak" in config.option.markexpr:
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
+    items[:] = [item for item in items if not item.get_closest_marker("soak")]

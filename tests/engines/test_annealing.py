@@ -52,6 +52,15 @@ def test_cold_chains_end_at_the_mode_of_a_convex_problem():
         np.testing.assert_allclose(chain.beta, mode, atol=0.02)
 
 
+@pytest.mark.parametrize("prior", [Ridge(), Lasso()], ids=["ridge", "lasso"])
+def test_a_learned_scale_stays_in_bounds_where_columns_outnumber_rows(prior):
+    X, y = simulated(4, 30, seed=3)
+    model = build(X, y, prior=prior)
+    model = model.with_prior(prior.bind(model.free, 4))
+    chains = run(Annealing(chains=2, sweeps=100, cold=0.5), model, max_iter=100).state
+    assert max(float(np.abs(chain.beta[1:]).max()) for chain in chains) < 1e3
+
+
 def test_annealing_finds_modes_at_least_as_good_as_multistart():
     X, y = simulated(100, 8, seed=7)
     fits = {

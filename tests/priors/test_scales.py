@@ -248,3 +248,10 @@ def test_power_draws(prior, kappa, r):
     assert np.corrcoef(np.log(start), np.log(drawn))[0, 1] < 0.9  # it moves
     wrong = np.interp(np.log(1.5 * drawn), x, cdf)  # negative control
     assert stats.kstest(wrong, "uniform").pvalue < 1e-8
+
+
+@pytest.mark.parametrize("df", [1.0, 10.0])
+def test_the_precision_falls_as_one_over_the_squares_however_large_these_are(df):
+    near, far = (HalfT(1.0, df).expect(E, 5) for E in (1e20, 1e300))
+    assert far[0] * 1e300 == pytest.approx(near[0] * 1e20, rel=1e-9)
+    assert math.isfinite(far[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from softmargin.engines.gibbs import Chain, Gibbs
 from softmargin.engines.loop import Info
@@ -59,10 +59,12 @@ class Annealing:
         temperature = self.cold ** (iteration / max(self.sweeps - 1, 1))
         learned = model.prior.stretch(model.prior.start()) is not None
         serial, engine = model.serial(), Gibbs(self.chains)
+        # unlike a mode, draws fill the directions that no row sees, and these tell the scale as the others do
+        drawn = replace(model.prior, rows=None) if learned else model.prior  # type: ignore[type-var]
 
         def sweep(k: int) -> Chain:
             chain = state[k]
-            scale = (model.prior.mode(chain.beta) if learned else model.prior.start()).values["scale"]
+            scale = (drawn.mode(chain.beta) if learned else model.prior.start()).values["scale"]
             hot = heated(serial, scale, temperature)
             return engine.sweep(hot, chain._replace(prior=hot.prior.start()), k, iteration + 1)
 

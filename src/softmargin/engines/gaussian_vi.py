@@ -22,6 +22,8 @@ _LOG_FLOOR = -500.0  # curvatures below e^-500 say nothing; the floor keeps thei
 _NOTHING = 1e-12  # part of a row in the trace of precision times covariance below which the row is left out
 _FAR = 0.03  # relative rise of the bound by a step after which older steps say nothing of the next
 _WORTH = 1e-3  # gain by the scale of q, in gains by its mean, below which it is left alone
+_ENOUGH = 5  # trials of a line search after which any rise will do
+_ATTEMPTS = 40  # most trials: a kink of a large weight may be at a tiny part of the first step
 _ROUGH = 1e-4  # relative rise above which the next covariance may come from a matrix in single precision
 _LARGE = 100_000  # numbers in the design from which that saves time worth having
 
@@ -128,8 +130,9 @@ class GaussianVI:
             ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
             felt = np.where(ku * state.v > _NOTHING, ku, 0.0)  # rows far from the margin cost no time
             q, rough = _shaped(model, felt, np.zeros(len(felt)), Du, rough=state.rise > _ROUGH)
-            return self._evaluate(model, ku, Du, mean, q, history.entered(used))._replace(rough=rough)
-        except np.linalg.LinAlgError:
+            with np.errstate(over="raise"):  # neither rows nor prior may bend there, and a Newton step has no length
+                return self._evaluate(model, ku, Du, mean, q, history.entered(used))._replace(rough=rough)
+        except (np.linalg.LinAlgError, FloatingPointError):
             return None
 
     def _natural_path(self, model: Model, state: VIState, rho: float) -> VIState:
@@ -187,19 +190,21 @@ def _line_search(
     ``wider`` has the linear and quadratic terms of the predictors' variances, zero where no cells are missing.
     """
     low, high, tau = 0.0, math.inf, 1.0
-    for attempt in range(6):
+    for attempt in range(_ATTEMPTS):
         at = f + tau * ahead
         message = model.loss.gaussian(model.y, model.c, at, v + tau * (wider[0] + tau * wider[1]))
         prior = model.prior.gaussian(mean + tau * direction, q.var)
         here = float((message.b - message.w * at) @ ahead + prior.pull(mean + tau * direction) @ direction)
         here -= 0.5 * float((message.w * (wider[0] + 2.0 * tau * wider[1])).sum())
-        if abs(here) <= 0.1 * abs(slope) or attempt == 5:
+        near = abs(here) <= 0.1 * abs(slope)
+        if near or (here > 0.0 and attempt >= _ENOUGH) or attempt == _ATTEMPTS - 1:
             break
         low, high = (tau, high) if here > 0.0 else (low, tau)
         curvature = float(message.w @ (ahead * ahead + wider[1])) + prior.bend(direction)
         step = tau + here / curvature if curvature > 0.0 else math.inf
         inside = low < step < high and step < 8.0 * max(tau, 1e-12)
-        tau = step if inside else (0.5 * (low + high) if high < math.inf else 2.0 * tau)
+        between = 0.5 * (low + high) if low > 0.0 or attempt < _ENOUGH else 0.1 * high
+        tau = step if inside else (between if high < math.inf else 2.0 * tau)
     return tau, message, prior
 
 

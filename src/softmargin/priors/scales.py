@@ -130,7 +130,7 @@ class HalfT:
         shape, other = 0.5 * (r + df), 0.5 * (df + 1.0)
         # E tau is the positive root of df e x^2 + b x - shape q = 0, in the form without cancellation
         b = df * (other - shape) + q * e
-        root = math.sqrt(b * b + 4.0 * df * e * shape * q)
+        root = math.hypot(b, 2.0 * math.sqrt(df * e * shape * q))  # b^2 may be too large a number
         tau = 2.0 * shape * q / (b + root) if b > 0.0 else (root - b) / (2.0 * df * e)
         inverse_t = other / (df * tau + q)
         bound = 0.5 * (df * math.log(df) + math.log(q)) - math.lgamma(0.5 * df) - math.lgamma(0.5)
