@@ -10,7 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from softmargin.engines.model import Model
 
-__all__ = ["Engine", "Info", "Outcome", "Progress", "iterate", "run"]
+__all__ = ["Engine", "Info", "Outcome", "Progress", "iterate", "relative", "run"]
+
+_LARGEST = 1e6  # bound from which a change is no longer measured by it: heavy rows would hide a change that matters
+_DIGITS = 1e-9  # part of the bound that is the least unit of a change: its rounding must stay below a tolerance
 
 
 class Info(NamedTuple):
@@ -19,6 +22,12 @@ class Info(NamedTuple):
     objective: float
     change: float
     done: bool = False
+
+
+def relative(gain: float, bound: float) -> float:
+    """Size of a change of a bound relative to the bound, where this is not too large, with all rows and weights."""
+    size = abs(bound)
+    return abs(gain) / (1.0 + min(size, max(_LARGEST, _DIGITS * size)))
 
 
 class Engine(Protocol):

@@ -34,6 +34,7 @@ __all__ = ["SVI", "SVIState", "Sums", "held_rows", "posterior_of"]
 
 _LEAST = 1e-6  # shortest step
 _FAR = 10.0  # squared distance a coefficient that one batch may move the mean by: ten times what is usual at most
+_NEAR = 0.01  # likewise, within which the batch's messages are still right and its bound need not be looked at
 
 
 class Sums(NamedTuple):
@@ -62,6 +63,7 @@ class SVIState(NamedTuple):
     total: float  # that it will stand for
     batches: float  # seen
     bound: float  # a row, without prior and entropy
+    shortened: int = 0  # steps that had to be, as the bound of their own batch fell
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class SVI:
     ``rho_t = t^-decay``; that is a natural-gradient step of length rho_t. The start is a fit of some of the rows, t
     counts them as batches (and a batch with fewer rows as a part of one), and N grows with the rows seen until all
     have been, so that q is never surer than the rows behind it. A batch with a row far from all others, which stands
-    for many, takes a shorter step.
+    for many, takes a shorter step; so does one whose own bound, of which the step is the natural gradient, would fall:
+    heavy rows make the loss sharp on the scale of q's spread.
 
     Parameters
     ----------
@@ -143,15 +146,27 @@ class SVI:
         share = len(index) / self.batch
         batches, rows = state.batches + share, min(state.rows + len(index), state.total)
         rho, here = min(share * batches**-self.decay, 1.0), _sums(block, message)
+        before, shortened = _batch_bound(message, rows, state.q, state.prior), False
         while True:
             sums = state.sums.towards(here, rho)
             q, prior = posterior_of(model, sums, rows, state.q, state.prior)
-            if rho < _LEAST or _distance(state.q, q) <= _FAR * model.size:
+            far = _distance(state.q, q) > _FAR * model.size
+            falls = not far and not self._rises(model, block, index, state.q, q, prior, rows, before)
+            if rho < _LEAST or not (far or falls):
                 break
-            rho *= 0.3
+            shortened, rho = shortened or falls, 0.3 * rho
         bound = state.bound + rho * (float(message.bound.mean()) - state.bound)
-        new = SVIState(sums, q, prior, rows, state.total, batches, bound)
+        new = SVIState(sums, q, prior, rows, state.total, batches, bound, state.shortened + int(shortened))
         return new, Info(rows * bound + prior.bound + q.entropy, math.inf)
+
+    def _rises(
+        self, model: Model, block: Any, index: Any, old: Normal, q: Normal, prior: PriorMessage, rows: float, low: float
+    ) -> bool:
+        """Whether the batch's bound is above ``low`` at q, as it must be next to the old one."""
+        if _distance(old, q) + abs(q.logdet - old.logdet) <= _NEAR * model.size:
+            return True
+        bound = _batch_bound(self.messages(model, block, index, q, prior), rows, q, prior)
+        return bound >= low - 1e-12 * abs(low)
 
     def messages(self, model: Model, block: Any, index: Any, q: Normal, prior: PriorMessage) -> Message:
         """Row messages of a block of rows under q."""
@@ -203,6 +218,11 @@ def _distance(old: Normal, new: Normal) -> float:
     """Squared distance between the means, in units of the old covariance."""
     moved: Array = solve_triangular(old.root, new.mean - old.mean)
     return float(moved @ moved)
+
+
+def _batch_bound(message: Message, rows: float, q: Normal, prior: PriorMessage) -> float:
+    """The bound of this many rows like those of a batch."""
+    return rows * float(message.bound.mean()) + prior.bound + q.entropy
 
 
 def _rest(block: Any) -> Any:
