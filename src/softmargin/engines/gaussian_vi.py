@@ -10,7 +10,8 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.anderson import History, extrapolate
-from softmargin.engines.loop import Info, relative, run
+from softmargin.engines.heavy import LIGHTER, fit_lighter, heavy
+from softmargin.engines.loop import Info, relative
 from softmargin.engines.model import Model
 from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
@@ -24,8 +25,6 @@ _FAR = 0.03  # relative rise of the bound by a step after which older steps say 
 _WORTH = 1e-3  # gain by the scale of q, in gains by its mean, below which it is left alone
 _ROUGH = 1e-4  # relative rise above which the next covariance may come from a matrix in single precision
 _LARGE = 100_000  # numbers in the design from which that saves time worth having
-_HEAVY = 1e3  # largest row weight up to which the start is found at once
-_LIGHTER = 10.0  # ratio of the weights by which a heavier problem is approached
 
 
 class VIState(NamedTuple):
@@ -53,8 +52,7 @@ class GaussianVI:
     scale of q by another, and proposes new curvatures by Anderson acceleration with a computed damping. A step that
     lowers the bound is replaced by the natural-gradient path from the last accepted q, which ascends.
 
-    A heavy row makes the averaged loss sharp on the scale of q's own spread, and no direction is good for long there:
-    the start is then the fit of the same rows with smaller weights, which is smooth, and so on up to the weights.
+    With heavy rows the start is the fit of the same rows with smaller weights, see ``heavy``.
     """
 
     window: int = 5
@@ -63,20 +61,15 @@ class GaussianVI:
 
     def init(self, model: Model) -> VIState:
         """Start from the messages at N(0, 1) predictors: ridge least squares, then the scale move."""
-        if float(model.c.max()) > _HEAVY:
-            return self._from_lighter(model)
+        if heavy(model):
+            light: VIState = fit_lighter(self, model)
+            return self.at(model, LIGHTER * light.ku, light.Du, light.q.mean)
         n = len(model.y)
         first = model.loss.gaussian(model.y, model.c, np.zeros(n), np.ones(n))
         D = model.prior.start().precision.copy()
         D[: model.size][model.free] = np.maximum(D[: model.size][model.free], 1e-3)
         q, _ = _shaped(model, first.w, first.b, D, rough=True)
         return self._evaluate(model, first.w, D, q.mean, q)
-
-    def _from_lighter(self, model: Model) -> VIState:
-        """Start from the fit of the same rows with smaller weights."""
-        light = model.with_weight(model.c / _LIGHTER)
-        state: VIState = run(self, light, max_iter=100, tol=1e-4, inner=True).state
-        return self.at(model, _LIGHTER * state.ku, state.Du, state.q.mean)
 
     def at(self, model: Model, ku: Array, Du: Array, mean: Array) -> VIState:
         """The state with given row and prior precisions, from a given mean."""

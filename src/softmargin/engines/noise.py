@@ -193,7 +193,8 @@ class LearnedNoise:
     def step(self, model: Model, state: NoiseState, iteration: int) -> tuple[NoiseState, Info]:
         inner, info = self.engine.step(at_noise(model, state.loss, state.law.weight), state.inner, iteration)
         new = self._learn(model, inner, state.loss)
-        change = relative(new.objective - state.objective, new.objective)
+        gain = new.objective - state.objective
+        change = abs(gain) / (1.0 + abs(new.objective)) if self.mode else relative(gain, new.objective)
         return new, Info(new.objective, math.inf if math.isinf(info.change) else change)  # not yet if the engine cannot
 
     def _learn(self, model: Model, inner: Any, loss: Any) -> NoiseState:

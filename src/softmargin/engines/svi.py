@@ -30,7 +30,7 @@ from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
 from softmargin.solvers.gaussian import Normal
 
-__all__ = ["SVI", "SVIState", "Sums", "held_rows", "posterior_of"]
+__all__ = ["SVI", "SVIState", "Sums", "distance", "held_rows", "posterior_of", "sums_of"]
 
 _LEAST = 1e-6  # shortest step
 _FAR = 10.0  # squared distance a coefficient that one batch may move the mean by: ten times what is usual at most
@@ -63,7 +63,6 @@ class SVIState(NamedTuple):
     total: float  # that it will stand for
     batches: float  # seen
     bound: float  # a row, without prior and entropy
-    shortened: int = 0  # steps that had to be, as the bound of their own batch fell
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class SVI:
         else:
             small = InducingModel(blocks, model.loss, model.prior, model.free, model.streams, model.space)
             state = fit_inducing(small, engine=engine, max_iter=100, tol=1e-4)[1].state
-        sums = _sums(block, state.message)
+        sums = sums_of(block, state.message)
         bound = float(state.message.bound.mean())
         q, prior = posterior_of(model, sums, float(size), state.q, state.prior)
         return SVIState(sums, q, prior, float(size), float(n), size / self.batch, bound)
@@ -145,25 +144,26 @@ class SVI:
         message = self.messages(model, block, index, state.q, state.prior)
         share = len(index) / self.batch
         batches, rows = state.batches + share, min(state.rows + len(index), state.total)
-        rho, here = min(share * batches**-self.decay, 1.0), _sums(block, message)
-        before, shortened = _batch_bound(message, rows, state.q, state.prior), False
+        rho, here = min(share * batches**-self.decay, 1.0), sums_of(block, message)
+        before = _batch_bound(message, rows, state.q, state.prior)
         while True:
             sums = state.sums.towards(here, rho)
             q, prior = posterior_of(model, sums, rows, state.q, state.prior)
-            far = _distance(state.q, q) > _FAR * model.size
-            falls = not far and not self._rises(model, block, index, state.q, q, prior, rows, before)
-            if rho < _LEAST or not (far or falls):
+            if rho < _LEAST or self._rises(model, block, index, state.q, q, prior, rows, before):
                 break
-            shortened, rho = shortened or falls, 0.3 * rho
+            rho *= 0.3
         bound = state.bound + rho * (float(message.bound.mean()) - state.bound)
-        new = SVIState(sums, q, prior, rows, state.total, batches, bound, state.shortened + int(shortened))
+        new = SVIState(sums, q, prior, rows, state.total, batches, bound)
         return new, Info(rows * bound + prior.bound + q.entropy, math.inf)
 
     def _rises(
         self, model: Model, block: Any, index: Any, old: Normal, q: Normal, prior: PriorMessage, rows: float, low: float
     ) -> bool:
-        """Whether the batch's bound is above ``low`` at q, as it must be next to the old one."""
-        if _distance(old, q) + abs(q.logdet - old.logdet) <= _NEAR * model.size:
+        """Whether the batch's bound is above ``low`` at q, as it must be next to the old one, and q is not too far."""
+        moved = distance(old, q)
+        if not moved <= _FAR * model.size:
+            return False
+        if moved + abs(q.logdet - old.logdet) <= _NEAR * model.size:
             return True
         bound = _batch_bound(self.messages(model, block, index, q, prior), rows, q, prior)
         return bound >= low - 1e-12 * abs(low)
@@ -214,7 +214,7 @@ def posterior_of(model: Model, sums: Sums, rows: float, q: Normal, prior: PriorM
     return new, there._replace(bound=there.bound + hyper)
 
 
-def _distance(old: Normal, new: Normal) -> float:
+def distance(old: Normal, new: Normal) -> float:
     """Squared distance between the means, in units of the old covariance."""
     moved: Array = solve_triangular(old.root, new.mean - old.mean)
     return float(moved @ moved)
@@ -229,7 +229,7 @@ def _rest(block: Any) -> Any:
     return getattr(block, "rest", None)
 
 
-def _sums(block: Any, message: Message) -> Sums:
+def sums_of(block: Any, message: Message) -> Sums:
     """Messages of a block of rows, averaged over them."""
     A, c = block.gram(message.w, message.b)
     rest = _rest(block)
