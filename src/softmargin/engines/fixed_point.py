@@ -18,6 +18,9 @@ from softmargin.priors.base import PriorMessage
 __all__ = ["EM", "FixedPointState", "MeanField"]
 
 
+_FALL = 1e-6  # relative fall of the objective that is no longer the rounding of its sums
+
+
 class _Start(NamedTuple):
     """Coefficients in the place of a Gaussian."""
 
@@ -79,6 +82,8 @@ class FixedPoint(ABC):
                     break
                 length = 0.5 * (length - 1.0) + 1.0 if length > 1.5 else 1.0
         gain = new.objective - state.objective
+        if not gain >= -_FALL * (1.0 + abs(state.objective)):  # the map ascends: this is rounding, and would go on
+            return state, Info(state.objective, self.change(gain, state.objective))
         return new, Info(new.objective, self.change(gain, new.objective))
 
     def change(self, gain: float, objective: float) -> float:

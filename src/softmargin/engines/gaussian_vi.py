@@ -198,7 +198,8 @@ def _line_search(
 ) -> tuple[float, Message, PriorMessage]:
     """Safeguarded Newton on the slope of the bound along the direction, covariance fixed.
 
-    It ends at a point that is no lower than the start: where the slope is small, or where it still rises. ``wider`` has the linear and quadratic terms of the predictors' variances, zero where no cells are missing.
+    It ends at a point that is no lower than the start: where the slope is small, or where it still rises. ``wider``
+    has the linear and quadratic terms of the predictors' variances, zero where no cells are missing.
     """
     low, high, tau, below = 0.0, math.inf, 1.0, None
     for attempt in range(60):

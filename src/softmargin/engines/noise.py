@@ -195,6 +195,8 @@ class LearnedNoise:
         new = self._learn(model, inner, state.loss)
         gain = new.objective - state.objective
         change = abs(gain) / (1.0 + abs(new.objective)) if self.mode else relative(gain, new.objective)
+        if inner is state.inner:  # it stands still, for a reason that its own change tells
+            change = max(change, info.change)
         return new, Info(new.objective, math.inf if math.isinf(info.change) else change)  # not yet if the engine cannot
 
     def _learn(self, model: Model, inner: Any, loss: Any) -> NoiseState:

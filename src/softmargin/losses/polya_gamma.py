@@ -121,8 +121,8 @@ def polya_gamma(rng: np.random.Generator, h: Array, tilt: Array) -> Array:
     """Draws of PG(h, tilt); shape zero gives zero.
 
     The whole part of the shape is a sum of exact rejection draws, the rest a sum of gammas, and so is all of a shape
-    above 16, where no probability is off by more than 1e-5 (1e-9 for tilts up to 2); for large tilts the law is inverse Gaussian with mean
-    ``h/(2 tilt)`` to rounding. Reference: Polson, Scott and Windle (2013), section 4.
+    above 16, where no probability is off by more than 1e-5 (1e-9 for tilts up to 2); for large tilts the law is
+    inverse Gaussian with mean ``h/(2 tilt)`` to rounding. Reference: Polson, Scott and Windle (2013), section 4.
     """
     out = np.empty(len(h))
     _fill(rng, h, tilt, out)
