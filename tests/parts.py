@@ -77,7 +77,7 @@ def sparse_columns(n=23, p=6):
 
 def standardized(X, *, intercept=True, active=True):
     """The design that an estimator makes from X."""
-    return design_for(X, standardize(X, np.linspace(0.5, 2.0, X.shape[0]), intercept=intercept, active=active))
+    return design_for(X, standardize(X, np.linspace(0.5, 2.0, X.shape[0]), intercept=intercept, power=float(active)))
 
 
 DESIGNS = {

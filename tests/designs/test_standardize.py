@@ -79,10 +79,10 @@ def test_sparse_is_dense(intercept):
 def test_columns_as_given():
     """Without scaling columns are still centred where an intercept takes it up, and only there."""
     X = dense_columns()
-    columns = standardize(X, np.ones(23), active=False)
+    columns = standardize(X, np.ones(23), power=0.0)
     np.testing.assert_allclose(columns.shift, X.mean(axis=0), rtol=1e-12)
     assert np.all(columns.scale == 1.0)
-    assert not standardize(X, np.ones(23), intercept=False, active=False).shift.any()
+    assert not standardize(X, np.ones(23), intercept=False, power=0.0).shift.any()
 
 
 @pytest.mark.parametrize("kind", KINDS)

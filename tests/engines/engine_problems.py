@@ -65,7 +65,7 @@ def build(X, y, *, c=1.0, prior=None, intercept=True, standardized=False, dual=F
     """A model of hinge rows with weights ``c``, the prior on all columns but the intercept."""
     prior = Ridge(scale=1.0) if prior is None else prior
     y = np.asarray(y, dtype=float)
-    columns = standardize(X, np.ones(len(y)), intercept=intercept, active=standardized)
+    columns = standardize(X, np.ones(len(y)), intercept=intercept, power=float(standardized))
     if standardized:
         design = design_for(X, columns)
     elif sp.issparse(X):

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from softmargin.losses import Logit
-from softmargin.losses.polya_gamma import polya_gamma
+from softmargin.losses.polya_gamma import _FAR, _MANY, _TERMS, polya_gamma
 
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds: sound draws fail one case in ten thousand
 
@@ -68,6 +68,56 @@ def test_polya_gamma_moments(h, z):
     mean, variance = moments(h, z)
     for sample, wanted in ((drawn, mean), ((drawn - mean) ** 2, variance)):
         assert abs(sample.mean() - wanted) < 4 * sample.std() / math.sqrt(len(sample))
+
+
+def log_characteristic(h, z, t):
+    """Log characteristic function of four times PG(h, 2z)."""
+
+    def log_cosh(x):
+        return x + np.log1p(np.exp(-2.0 * x))
+
+    return h * (log_cosh(z + 0j) - log_cosh(np.sqrt(z * z - 2j * t)))
+
+
+def log_characteristic_of_gammas(h, z, t):
+    """The same of the sum of gammas that large shapes are drawn as."""
+    _, variance = moments(1.0, 2.0 * z)
+    mean, second = (1.0 if z == 0.0 else math.tanh(z) / z), 16.0 * variance
+    total = 0.0
+    for k in range(_TERMS):
+        size = 2.0 / (((k + 0.5) * math.pi) ** 2 + z * z)
+        total, mean, second = total - h * np.log1p(-1j * t * size), mean - size, second - size * size
+    return total - h * mean * mean / second * np.log1p(-1j * t * second / mean)
+
+
+@pytest.mark.parametrize("h", [_MANY, 1e3])
+@pytest.mark.parametrize(("z", "limit"), [(0.0, 1e-9), (1.0, 1e-9), (3.0, 1e-8), (8.0, 1e-6), (_FAR, 1e-5)])
+def test_large_shapes_are_off_by_no_probability_above_the_stated_one(h, z, limit):
+    """The distance of two distribution functions is at most the integral of |difference of transforms|/(pi t)."""
+    t = np.linspace(1e-6, 60.0, 40_001) / (4.0 * math.sqrt(moments(h, 2.0 * z)[1]))
+    gap = np.abs(np.exp(log_characteristic(h, z, t)) - np.exp(log_characteristic_of_gammas(h, z, t)))
+    assert np.trapezoid(gap / t, t) / math.pi < limit
+    assert gap[-1] < 1e-20  # nothing beyond
+
+
+@pytest.mark.parametrize("z", [0.0, 2.0, 30.0])
+def test_large_shapes_meet_the_sum_of_exact_draws_at_the_switch(z):
+    n, h = 20_000, _MANY + 2.0
+    large = polya_gamma(np.random.default_rng(3), np.full(n, h), np.full(n, z))
+    exact = sum(polya_gamma(np.random.default_rng(s), np.full(n, 0.5 * h), np.full(n, z)) for s in (4, 5))
+    assert stats.ks_2samp(large, exact).pvalue > P_LIMIT
+    cubes = [((drawn - moments(h, z)[0]) / math.sqrt(moments(h, z)[1])) ** 3 for drawn in (large, exact)]
+    error = math.sqrt(sum(cube.var() for cube in cubes) / n)
+    assert abs(cubes[0].mean() - cubes[1].mean()) < 4 * error
+
+
+@pytest.mark.parametrize("h", [1e5, 1e9, 1e15])
+def test_the_work_does_not_grow_with_the_shape(h):
+    z = np.repeat([0.0, 1.0, 10.0, 100.0], 500)
+    drawn = polya_gamma(np.random.default_rng(0), np.full(len(z), h), z).reshape(4, -1)
+    for sample, (mean, variance) in zip(drawn, (moments(h, value) for value in z[::500]), strict=True):
+        assert abs(sample.mean() - mean) < 4 * math.sqrt(variance / 500) + 1e-14 * mean
+        assert abs(sample.var() / variance - 1.0) < 4 * math.sqrt(2.0 / 500)
 
 
 def test_shape_zero_is_zero_and_the_far_law_meets_the_near_one():

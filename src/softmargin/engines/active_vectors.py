@@ -276,9 +276,12 @@ class ActiveGibbs:
         here = _posterior(chain.A if self.collapsed else (chain.G * w) @ chain.G.T, chain.eta, chain.g)
         index[:k], G[: k + 1], R[:k, :k], L[: k + 1, : k + 1] = chain.active, chain.G, chain.R, here
         V = np.ascontiguousarray(dtrsm(1.0, here, chain.G.T, side=1, lower=1, trans_a=1)) if self.collapsed else L
-        rows = (chain.K, jitter_of(chain.K), model.y, model.row, V, s, w, b)
+        row = model.row if self.collapsed else np.empty(0, dtype=np.int64)  # other losses carry a weight as it is
+        rows = (chain.K, jitter_of(chain.K), model.y, row, V, s, w, b)
         options = (chain.g, self.prior.inclusion, self.max_active, self.moves, self.informed)
         k = advance(rng, *rows, *options, index, G, R, L, z, k, counts, x)
+        if not (np.isfinite(x[: k + 1]).all() and np.isfinite(L[: k + 1, : k + 1]).all()):
+            raise np.linalg.LinAlgError("the factors of the active rows were lost to rounding")
         G, L, z = G[: k + 1], L[: k + 1, : k + 1], z[: k + 1]
         A = _gram(L, chain.eta, chain.g) if self.collapsed else chain.A
         return chain._replace(active=index[:k], G=G, R=R[:k, :k], L=L, z=z, A=A, s=s, x=x[: k + 1], counts=counts)

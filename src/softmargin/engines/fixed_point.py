@@ -9,12 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.designs.base import Array
-from softmargin.engines.loop import Info
+from softmargin.engines.heavy import fit_lighter, heavy
+from softmargin.engines.loop import Info, relative
 from softmargin.engines.model import Model
 from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
 
 __all__ = ["EM", "FixedPointState", "MeanField"]
+
+
+_FALL = 1e-6  # relative fall of the objective that is no longer the rounding of its sums
 
 
 class _Start(NamedTuple):
@@ -78,7 +82,13 @@ class FixedPoint(ABC):
                     break
                 length = 0.5 * (length - 1.0) + 1.0 if length > 1.5 else 1.0
         gain = new.objective - state.objective
-        return new, Info(new.objective, abs(gain) / (1.0 + abs(new.objective)))
+        if not gain >= -_FALL * (1.0 + abs(state.objective)):  # the map ascends: this is rounding, and would go on
+            return state, Info(state.objective, self.change(gain, state.objective))
+        return new, Info(new.objective, self.change(gain, new.objective))
+
+    def change(self, gain: float, objective: float) -> float:
+        """How far a step moved, for the loop to stop by."""
+        return abs(gain) / (1.0 + abs(objective))
 
     def coefficients(self, state: FixedPointState) -> tuple[Array, Any]:
         """Mean and a root of the covariance of the coefficients."""
@@ -141,6 +151,13 @@ class MeanField(FixedPoint):
     """Mean-field posterior of the augmented model: algorithms 1 and 2 of Luts and Ormerod (2014), and their bound."""
 
     needs_prior = ("expect",)
+
+    def init(self, model: Model) -> FixedPointState:
+        """With heavy rows the start is the fit of the same rows with smaller weights."""
+        return self.moments(model, fit_lighter(self, model).q) if heavy(model) else super().init(model)
+
+    def change(self, gain: float, objective: float) -> float:
+        return relative(gain, objective)
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
         f, v = model.blocks.moments(q.mean, q.root)

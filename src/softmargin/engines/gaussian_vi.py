@@ -10,7 +10,8 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.anderson import History, extrapolate
-from softmargin.engines.loop import Info
+from softmargin.engines.heavy import LIGHTER, fit_lighter, heavy
+from softmargin.engines.loop import Info, relative
 from softmargin.engines.model import Model
 from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
@@ -52,6 +53,8 @@ class GaussianVI:
     construction. Each step factors it once, moves the mean by a line search at fixed covariance, moves the overall
     scale of q by another, and proposes new curvatures by Anderson acceleration with a computed damping. A step that
     lowers the bound is replaced by the natural-gradient path from the last accepted q, which ascends.
+
+    With heavy rows the start is the fit of the same rows with smaller weights, see ``heavy``.
     """
 
     window: int = 5
@@ -60,6 +63,9 @@ class GaussianVI:
 
     def init(self, model: Model) -> VIState:
         """Start from the messages at N(0, 1) predictors: ridge least squares, then the scale move."""
+        if heavy(model):
+            light: VIState = fit_lighter(self, model)
+            return self.at(model, LIGHTER * light.ku, light.Du, light.q.mean)
         n = len(model.y)
         first = model.loss.gaussian(model.y, model.c, np.zeros(n), np.ones(n))
         D = model.prior.start().precision.copy()
@@ -75,9 +81,11 @@ class GaussianVI:
         """One accepted ascent step."""
         rho = self._damping(model, state)
         new = self._propose(model, state, rho)
+        open_ = 0.0
         if new is None or not new.bound >= state.bound - 1e-11 * abs(state.bound):
             new = self._natural_path(model, state, 0.7 * rho)
-        change = abs(new.bound - state.bound) / (1.0 + abs(new.bound))
+            open_ = self._decrement(model, state) if new.q is state.q else 0.0  # standing still is not convergence
+        change = relative(max(abs(new.bound - state.bound), open_), new.bound)
         if change > _FAR:
             new = new._replace(history=History())
         return new._replace(rise=change), Info(new.bound, math.inf if new.rough else change)  # no end with a rough q
@@ -146,6 +154,12 @@ class GaussianVI:
             rho *= 0.3
         return state._replace(history=History())
 
+    def _decrement(self, model: Model, state: VIState) -> float:
+        """What a quadratic model of the bound promises for a move of the mean."""
+        gradient = model.blocks.rmatvec(state.message.b - state.message.w * state.f) + state.prior.pull(state.q.mean)
+        gradient -= model.blocks.drag(state.message.w, state.q.mean)
+        return 0.5 * float(gradient @ state.q.solve(gradient))
+
     def _evaluate(
         self, model: Model, ku: Array, Du: Array, mean: Array, q: Normal, history: History | None = None
     ) -> VIState:
@@ -187,19 +201,24 @@ def _line_search(
 ) -> tuple[float, Message, PriorMessage]:
     """Safeguarded Newton on the slope of the bound along the direction, covariance fixed.
 
-    ``wider`` has the linear and quadratic terms of the predictors' variances, zero where no cells are missing.
+    It ends at a point that is no lower than the start: where the slope is small, or where it still rises. ``wider``
+    has the linear and quadratic terms of the predictors' variances, zero where no cells are missing.
     """
-    low, high, tau = 0.0, math.inf, 1.0
+    low, high, tau, below = 0.0, math.inf, 1.0, None
     for attempt in range(_ATTEMPTS):
         at = f + tau * ahead
         message = model.loss.gaussian(model.y, model.c, at, v + tau * (wider[0] + tau * wider[1]))
         prior = model.prior.gaussian(mean + tau * direction, q.var)
         here = float((message.b - message.w * at) @ ahead + prior.pull(mean + tau * direction) @ direction)
         here -= 0.5 * float((message.w * (wider[0] + 2.0 * tau * wider[1])).sum())
-        near = abs(here) <= 0.1 * abs(slope)
-        if near or (here > 0.0 and attempt >= _ENOUGH) or attempt == _ATTEMPTS - 1:
+        if abs(here) <= 0.1 * abs(slope) or (here > 0.0 and attempt >= _ENOUGH):
             break
-        low, high = (tau, high) if here > 0.0 else (low, tau)
+        if here > 0.0:
+            low, below = tau, (tau, message, prior)
+        elif attempt >= _ENOUGH and below is not None:
+            return below
+        else:
+            high = tau
         curvature = float(message.w @ (ahead * ahead + wider[1])) + prior.bend(direction)
         step = tau + here / curvature if curvature > 0.0 else math.inf
         inside = low < step < high and step < 8.0 * max(tau, 1e-12)

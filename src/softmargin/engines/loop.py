@@ -10,7 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from softmargin.engines.model import Model
 
-__all__ = ["Engine", "Info", "Outcome", "Progress", "iterate", "run"]
+__all__ = ["Engine", "Info", "Outcome", "Progress", "iterate", "relative", "run"]
+
+_LARGEST = 1e6  # bound from which a change is no longer measured by it: heavy rows would hide a change that matters
+_ROUNDING = 1e-15  # relative change of a bound that says nothing
 
 
 class Info(NamedTuple):
@@ -19,6 +22,12 @@ class Info(NamedTuple):
     objective: float
     change: float
     done: bool = False
+
+
+def relative(gain: float, bound: float) -> float:
+    """Size of a change of a bound in units of the bound, or of the largest unit that lets every change be seen."""
+    size = abs(bound)
+    return 0.0 if abs(gain) <= _ROUNDING * size else abs(gain) / (1.0 + min(size, _LARGEST))
 
 
 class Engine(Protocol):
@@ -41,6 +50,7 @@ class Outcome:
     converged: bool = False
     interrupted: bool = False
     change: float = float("inf")
+    reason: str = ""  # why it did not converge and what to do, where more rounds alone would not help
 
 
 class Progress:

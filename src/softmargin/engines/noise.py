@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from softmargin.designs.base import Array
-from softmargin.engines.loop import Info
+from softmargin.engines.loop import Info, relative
 from softmargin.engines.model import Model
 from softmargin.execution.streams import Purpose
 from softmargin.execution.variates import slice_step
@@ -193,7 +193,10 @@ class LearnedNoise:
     def step(self, model: Model, state: NoiseState, iteration: int) -> tuple[NoiseState, Info]:
         inner, info = self.engine.step(at_noise(model, state.loss, state.law.weight), state.inner, iteration)
         new = self._learn(model, inner, state.loss)
-        change = abs(new.objective - state.objective) / (1.0 + abs(new.objective))
+        gain = new.objective - state.objective
+        change = abs(gain) / (1.0 + abs(new.objective)) if self.mode else relative(gain, new.objective)
+        if inner is state.inner:  # it stands still, for a reason that its own change tells
+            change = max(change, info.change)
         return new, Info(new.objective, math.inf if math.isinf(info.change) else change)  # not yet if the engine cannot
 
     def _learn(self, model: Model, inner: Any, loss: Any) -> NoiseState:

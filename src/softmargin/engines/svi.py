@@ -30,10 +30,11 @@ from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
 from softmargin.solvers.gaussian import Normal
 
-__all__ = ["SVI", "SVIState", "Sums", "held_rows", "posterior_of"]
+__all__ = ["SVI", "SVIState", "Sums", "distance", "held_rows", "posterior_of", "sums_of"]
 
 _LEAST = 1e-6  # shortest step
 _FAR = 10.0  # squared distance a coefficient that one batch may move the mean by: ten times what is usual at most
+_NEAR = 0.01  # likewise, within which the batch's messages are still right and its bound need not be looked at
 
 
 class Sums(NamedTuple):
@@ -73,7 +74,8 @@ class SVI:
     ``rho_t = t^-decay``; that is a natural-gradient step of length rho_t. The start is a fit of some of the rows, t
     counts them as batches (and a batch with fewer rows as a part of one), and N grows with the rows seen until all
     have been, so that q is never surer than the rows behind it. A batch with a row far from all others, which stands
-    for many, takes a shorter step.
+    for many, takes a shorter step; so does one whose own bound, of which the step is the natural gradient, would fall:
+    heavy rows make the loss sharp on the scale of q's spread.
 
     Parameters
     ----------
@@ -123,7 +125,7 @@ class SVI:
         else:
             small = InducingModel(blocks, model.loss, model.prior, model.free, model.streams, model.space)
             state = fit_inducing(small, engine=engine, max_iter=100, tol=1e-4)[1].state
-        sums = _sums(block, state.message)
+        sums = sums_of(block, state.message)
         bound = float(state.message.bound.mean())
         q, prior = posterior_of(model, sums, float(size), state.q, state.prior)
         return SVIState(sums, q, prior, float(size), float(n), size / self.batch, bound)
@@ -142,16 +144,29 @@ class SVI:
         message = self.messages(model, block, index, state.q, state.prior)
         share = len(index) / self.batch
         batches, rows = state.batches + share, min(state.rows + len(index), state.total)
-        rho, here = min(share * batches**-self.decay, 1.0), _sums(block, message)
+        rho, here = min(share * batches**-self.decay, 1.0), sums_of(block, message)
+        before = _batch_bound(message, rows, state.q, state.prior)
         while True:
             sums = state.sums.towards(here, rho)
             q, prior = posterior_of(model, sums, rows, state.q, state.prior)
-            if rho < _LEAST or _distance(state.q, q) <= _FAR * model.size:
+            if rho < _LEAST or self._rises(model, block, index, state.q, q, prior, rows, before):
                 break
             rho *= 0.3
         bound = state.bound + rho * (float(message.bound.mean()) - state.bound)
         new = SVIState(sums, q, prior, rows, state.total, batches, bound)
         return new, Info(rows * bound + prior.bound + q.entropy, math.inf)
+
+    def _rises(
+        self, model: Model, block: Any, index: Any, old: Normal, q: Normal, prior: PriorMessage, rows: float, low: float
+    ) -> bool:
+        """Whether the batch's bound is above ``low`` at q, as it must be next to the old one, and q is not too far."""
+        moved = distance(old, q)
+        if not moved <= _FAR * model.size:
+            return False
+        if moved + abs(q.logdet - old.logdet) <= _NEAR * model.size:
+            return True
+        bound = _batch_bound(self.messages(model, block, index, q, prior), rows, q, prior)
+        return bound >= low - 1e-12 * abs(low)
 
     def messages(self, model: Model, block: Any, index: Any, q: Normal, prior: PriorMessage) -> Message:
         """Row messages of a block of rows under q."""
@@ -199,17 +214,22 @@ def posterior_of(model: Model, sums: Sums, rows: float, q: Normal, prior: PriorM
     return new, there._replace(bound=there.bound + hyper)
 
 
-def _distance(old: Normal, new: Normal) -> float:
+def distance(old: Normal, new: Normal) -> float:
     """Squared distance between the means, in units of the old covariance."""
     moved: Array = solve_triangular(old.root, new.mean - old.mean)
     return float(moved @ moved)
+
+
+def _batch_bound(message: Message, rows: float, q: Normal, prior: PriorMessage) -> float:
+    """The bound of this many rows like those of a batch."""
+    return rows * float(message.bound.mean()) + prior.bound + q.entropy
 
 
 def _rest(block: Any) -> Any:
     return getattr(block, "rest", None)
 
 
-def _sums(block: Any, message: Message) -> Sums:
+def sums_of(block: Any, message: Message) -> Sums:
     """Messages of a block of rows, averaged over them."""
     A, c = block.gram(message.w, message.b)
     rest = _rest(block)

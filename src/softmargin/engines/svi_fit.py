@@ -13,16 +13,17 @@ from softmargin.engines.inducing import loose_cavity
 from softmargin.engines.loop import Outcome, run
 from softmargin.engines.model import Model, require
 from softmargin.engines.shuffle import shuffled
-from softmargin.engines.svi import SVI, SVIState, held_rows
+from softmargin.engines.svi import SVI, Sums, SVIState, distance, held_rows, posterior_of, sums_of
 from softmargin.execution.blocks import Cell
 from softmargin.execution.streams import Purpose
 
-__all__ = ["SVIFit", "fit_svi", "full_bound", "held_out"]
+__all__ = ["SVIFit", "fit_svi", "full_bound", "held_out", "unsettled"]
 
 _STEPS = 200  # at least, in a fit
 _EPOCHS = 3  # at least, likewise
 _SEARCH = 0.6  # power with which steps become shorter at first
 _SLAB = 4096  # rows at a time
+_SETTLED = 1.0  # standard deviations that a coefficient may be from where all rows want it, in the mean
 
 
 class SVIFit(NamedTuple):
@@ -63,6 +64,13 @@ def fit_svi(
             epochs = max(_EPOCHS, math.ceil(_STEPS / batches))
         outcome = _two_phases(model, engine, batches, epochs, watch)
     outcome.converged = not outcome.interrupted
+    if state is None and outcome.converged:  # rows of an earlier fit are no longer here
+        off = math.sqrt(unsettled(model, engine, outcome.state))
+        outcome.converged = off <= _SETTLED
+        outcome.reason = (
+            f"the rows together want coefficients {off:.1e} standard deviations from those of the last batches, and "
+            f"at most {_SETTLED:.0f} is wanted; use inference='vb', or engine_options with a larger batch."
+        )
     return SVIFit(model, outcome.state, outcome)
 
 
@@ -97,6 +105,21 @@ def full_bound(fit: SVIFit, engine: SVI) -> float:
         return (float(engine.messages(model, block, at, state.q, state.prior).bound.sum()),)
 
     return float(model.blocks.reduce(collect)[0]) + state.prior.bound + state.q.entropy
+
+
+def unsettled(model: Model, engine: SVI, state: SVIState) -> float:
+    """Squared distance a coefficient from q's mean to the one that the messages of all rows at q ask for."""
+
+    def collect(cell: Cell) -> tuple[Array, Array, float]:
+        at = np.arange(cell.lo, cell.hi)
+        block = held_rows(model.blocks.design, at)
+        sums = sums_of(block, engine.messages(model, block, at, state.q, state.prior))
+        return tuple(len(at) * part for part in sums)  # type: ignore[return-value]
+
+    n = float(len(model.y))
+    A, c, rest = model.blocks.reduce(collect)
+    there, _ = posterior_of(model, Sums(A / n, c / n, float(rest) / n), n, state.q, state.prior)
+    return distance(state.q, there) / model.size
 
 
 def held_out(fit: SVIFit, engine: SVI, part: Array, rows: int = 50_000) -> tuple[Any, Array, Array, float]:

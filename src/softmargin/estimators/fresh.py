@@ -1,4 +1,4 @@
-"""A fit that fails leaves the estimator as it was."""
+"""A fit that fails leaves the estimator as it was, and one that ends has finite numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["fresh"]
+import numpy as np
+
+__all__ = ["check_finite_fit", "fresh"]
+
+_NUMBERS = ("coef_", "intercept_", "scale_", "noise_", "epsilon_", "inclusion_")
+_ADVICE = (
+    "weights, columns or prior scales are too many orders of magnitude apart for double precision: bring them closer "
+    "together, standardize, or use another inference"
+)
 
 
 @contextmanager
@@ -17,7 +25,19 @@ def fresh(estimator: Any) -> Iterator[None]:
         del estimator.__dict__[name]
     try:
         yield
-    except BaseException:
+        check_finite_fit(estimator)
+    except BaseException as error:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
+        if isinstance(error, (np.linalg.LinAlgError, ArithmeticError)):
+            raise ValueError(f"the fit broke down numerically ({error}); {_ADVICE}.") from error
         raise
+
+
+def check_finite_fit(estimator: Any) -> None:
+    """Refuse a fit with a number that is not finite."""
+    parts = {name: getattr(estimator, name) for name in _NUMBERS if hasattr(estimator, name)}
+    parts["posterior_.mean"] = getattr(getattr(estimator, "posterior_", None), "mean", None)
+    for name, value in parts.items():
+        if isinstance(value, (float, np.ndarray)) and not np.isfinite(value).all():
+            raise ValueError(f"the fit ended with {name} that is not finite; {_ADVICE}.")

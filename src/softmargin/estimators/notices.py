@@ -33,10 +33,8 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float, level: int) ->
         worst = max(open_, key=lambda fit: fit.outcome.change)
         change = worst.outcome.change  # infinite after steps that no run may end with
         moved = f"relative change {change:.1e}" if math.isfinite(change) else "still in its first steps"
-        message = (
-            f"{inference} did not converge{many.format(len(open_))}: {moved} after "
-            f"{worst.outcome.n_iter} iterations, tolerance {tol:.0e}; raise max_iter."
-        )
+        usual = f"{moved} after {worst.outcome.n_iter} iterations, tolerance {tol:.0e}; raise max_iter."
+        message = f"{inference} did not converge{many.format(len(open_))}: {worst.outcome.reason or usual}"
     elif any(getattr(fit, "notice", "") for fit in fits):
         message = next(fit.notice for fit in fits if fit.notice)
     elif spread > _DISAGREE:

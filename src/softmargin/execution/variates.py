@@ -83,6 +83,8 @@ def tilted_stable(rng: np.random.Generator, z: Any, alpha: float) -> Any:
     1/z, at alpha = 2 the constant 2. Reference: Hofert (2011), Sampling exponentially tilted stable distributions.
     """
     z = np.asarray(z, dtype=np.float64)
+    if not (z < 1e150).all():  # rejection would never end
+        raise FloatingPointError("a coefficient is not finite, or beyond 1e150 of its prior's scale")
     if alpha > 1.999:
         return np.full(len(z), 2.0)
     if alpha == 1.0:

@@ -15,6 +15,7 @@ __all__ = ["check_whole_weights", "latent_normal", "log_cdf", "tail_draw"]
 
 _SQRT_HALF = math.sqrt(0.5)
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
+_COPIES = 1e6  # of rows at most where weights are drawn as copies: more take seconds a sweep and gigabytes
 _FAR = 12.0  # beyond this many standard deviations the continued fraction is exact to rounding
 
 
@@ -62,10 +63,16 @@ def latent_normal(loss: Any, variance: float, y: Array, c: Array, f: Array, v: A
 
 
 def check_whole_weights(loss: Any, c: Array) -> None:
-    """Refuse fractional weights where a row of weight c is drawn as c copies of it."""
+    """Refuse fractional weights, and too heavy ones, where a row of weight c is drawn as c copies of it."""
     if not (c == np.floor(c)).all():
         bad = float(c[c != np.floor(c)][0])
         raise ValueError(
             f"{type(loss).__name__} draws a row of weight c as c copies, so weights must be whole numbers and one is "
             f"{bad:g}; use whole weights, the hinge or logit loss, or an inference without draws."
+        )
+    total = float(c.sum())
+    if total > _COPIES:
+        raise ValueError(
+            f"{type(loss).__name__} draws a row of weight c as c copies, at most {_COPIES:.0e} in all, and the weights "
+            f"sum to {total:.3g}; use smaller weights, the hinge or logit loss, or an inference without draws."
         )

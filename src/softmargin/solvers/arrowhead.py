@@ -26,6 +26,7 @@ from softmargin.solvers.space import Full
 __all__ = ["ArrowGaussian", "ArrowRoot", "Arrowhead"]
 
 _LARGEST_CORE = 12_000  # a core is a dense matrix: this one has a gigabyte
+_ROUNDING = 1e-15  # of a diagonal, for each column
 _SLAB = 4096  # rows of T whose product with a root is held at a time
 
 
@@ -198,12 +199,15 @@ def _dense_core(core: Array, precision: Array, V: Array, V_side: Any) -> Gaussia
             "leave out the second largest grouping factor."
         )
     core.flat[:: size + 1] += precision
+    least = _ROUNDING * size * core.diagonal()
     core[:p, :p] -= V.T @ V
     if V_side is not None:
         between = V_side.T @ V
         core[p:, :p] -= between
         core[:p, p:] -= between.T
         core[p:, p:] -= (V_side.T @ V_side).toarray()
+    # what groups take off heavy rows may be all but everything: rounding must not leave less than nothing
+    core.flat[:: size + 1] = np.maximum(core.diagonal(), np.maximum(least, precision))
     return Gaussian.from_precision(core, np.zeros(size))
 
 

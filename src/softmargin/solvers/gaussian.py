@@ -57,6 +57,8 @@ class Gaussian:
     @classmethod
     def from_precision(cls, A: Array, linear: Array) -> Gaussian:
         """The Gaussian with log density ``-beta'A beta/2 + linear'beta``."""
+        if not (A.diagonal() > 0.0).all():
+            raise np.linalg.LinAlgError("the precision matrix has a diagonal that is not positive")
         unit = 1.0 / np.sqrt(A.diagonal())
         scaled = (A * unit) * unit[:, None]
         for jitter in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11):  # rounding may cost the last eigenvalues their sign

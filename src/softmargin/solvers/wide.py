@@ -15,6 +15,8 @@ from softmargin.solvers.woodbury import WoodburyGaussian
 
 __all__ = ["WideNormal", "WideRoot", "enlarged", "noise", "quadratic", "squares"]
 
+_SLAB = 256  # coefficients at a time
+_LOST = 1e-6  # share of the prior's variance below which too many digits of a difference are gone
 _LOG_2PI_E = 1.0 + math.log(2.0 * math.pi)
 
 
@@ -23,7 +25,7 @@ class WideRoot:
     """A covariance ``C = grow^2 A^-1`` as the prior's diagonal minus what n rows have taken off; no matrix p x p.
 
     Over the slopes ``A^-1 = V - P'P + k k'/d`` with V diagonal, P n x p, k the coupling to the intercept and d its
-    Schur complement.
+    Schur complement. Where next to nothing of V is left, a sum of squares stands for the difference.
     """
 
     variance: Array
@@ -31,6 +33,7 @@ class WideRoot:
     cross: Array
     corner: float
     lead: int
+    inner: WoodburyGaussian
     grow: float = 1.0
 
     @property
@@ -42,10 +45,22 @@ class WideRoot:
         """Variance of the linear predictors of rows lo..hi of a design."""
         start = np.zeros((self.lead, len(self.P)))
         taken = design.row_quad(np.ascontiguousarray(np.concatenate((start, self.P.T))), lo, hi)
-        v = np.maximum(design.scaled(np.sqrt(self.variance)).norms(lo, hi) - taken, 0.0)
+        whole = design.scaled(np.sqrt(self.variance)).norms(lo, hi)
+        v = whole - taken
+        lost = np.flatnonzero(v < _LOST * whole)
+        if len(lost):
+            v[lost] = self._slopes_quad(design.rows(lo + lost)[:, self.lead :])
         if self.lead:
             v = v + design.matvec(np.concatenate(([1.0], -self.cross)), lo, hi) ** 2 / self.corner
         return np.asarray(self.grow**2 * v)
+
+    def _slopes_quad(self, Y: Array) -> Array:
+        """``y'(V - P'P)y`` of the rows y as ``|V^(1/2)(y - X'S t)|^2 + |t|^2`` with ``t = B^-1 S X V y``."""
+        small, s = self.inner.small, self.inner.s
+        t = small.unit[:, None] * dtrtrs(small.factor, self.P @ Y.T, lower=1, trans=1)[0]
+        X = self.inner.design.rows(np.arange(len(s)))[:, self.lead :]
+        left = Y - (t * s[:, None]).T @ X
+        return np.asarray((left * left) @ self.variance + (t * t).sum(axis=0))
 
     def enlarged(self, factor: float) -> WideRoot:
         """The root of the covariance times the square of a factor."""
@@ -53,7 +68,12 @@ class WideRoot:
 
     def squares(self) -> Array:
         """Marginal variances."""
-        own = np.maximum(self.variance - np.einsum("ij,ij->j", self.P, self.P), 0.0)
+        own = self.variance - np.einsum("ij,ij->j", self.P, self.P)
+        lost = np.flatnonzero(own < _LOST * self.variance)
+        for some in np.array_split(lost, len(lost) // _SLAB + 1):
+            one = np.zeros((len(some), len(own)))
+            one[np.arange(len(some)), some] = 1.0
+            own[some] = self._slopes_quad(one)
         if not self.lead:
             return self.grow**2 * own
         return self.grow**2 * np.concatenate(([1.0 / self.corner], own + self.cross**2 / self.corner))
@@ -61,11 +81,10 @@ class WideRoot:
     def quadratic(self, x: Array) -> float:
         """``x' C x``."""
         slopes = x[self.lead :]
-        taken = self.P @ slopes
-        value = float(self.variance @ (slopes * slopes)) - float(taken @ taken)
+        value = float(self._slopes_quad(slopes[None])[0])
         if self.lead:
             value += (float(x[0]) - float(self.cross @ slopes)) ** 2 / self.corner
-        return self.grow**2 * max(value, 0.0)
+        return self.grow**2 * value
 
     def noise(self, rng: np.random.Generator, n: int) -> Array:
         """Draws (n, p) of N(0, C): ``V^(1/2)(I - Q (1 - (1 - s^2)^(1/2)) Q')z`` with ``P V^(-1/2) = U s Q'``."""
@@ -107,7 +126,7 @@ class WideNormal:
         rows = inner.design.rows(np.arange(inner.design.shape[0]))[:, lead:] * inner.variance
         rows *= (small.unit * inner.s)[:, None]
         P = dtrtrs(small.factor, rows, lower=1)[0]
-        return WideRoot(inner.variance, np.ascontiguousarray(P), inner.cross, inner.corner, lead, self.grow)
+        return WideRoot(inner.variance, np.ascontiguousarray(P), inner.cross, inner.corner, lead, inner, self.grow)
 
     @cached_property
     def var(self) -> Array:
