@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.special import expit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 
 __all__ = ["LeaveOneOut", "Link", "cavity", "fit_link"]
 
