@@ -141,7 +141,7 @@ class Binary:
             frame["inclusion_error"] = np.concatenate(([0.0], chosen.error))
             frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(chosen.chains, axis=0)))
         if isinstance(posterior, DrawsPosterior):
-            frame = frame.join(diagnostics.mixing_table(posterior, frame.index))
+            frame = frame.assign(**posterior.in_blocks().mixing())
         return frame if self.columns.intercept else frame.iloc[1:]
 
 
