@@ -71,8 +71,6 @@ def test_draws_that_do_not_fit_into_memory_are_refused_before_the_first(machine,
     monkeypatch.setattr(drawing, "available", lambda: 1e4)
     monkeypatch.setattr(drawing, "run", lambda *_, **__: pytest.fail("the run began"))
     X, y = problem()
-    wanted = (
-        r"1,000 draws of 4 chains of 3 coefficients take 0\.000192 GB, and 1e-05 GB are free: .*draws=100, thin=10"
-    )
+    wanted = r"1,000 draws of 4 chains of 3 coefficients take 0\.000192 GB, and 1e-05 GB are free: .*draws=100, thin=10"
     with pytest.raises(MemoryError, match=wanted):
         machine(inference="gibbs", random_state=0).fit(X, y)

@@ -22,6 +22,7 @@ from softmargin.estimators.tall import inference_for, sampled
 from softmargin.estimators.wide import narrowed
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
+from softmargin.link import decided
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 from softmargin.priors.ridge import Ridge
 
@@ -90,9 +91,12 @@ class Binary:
         return f, v
 
     def positive(self, X: Any, kind: str) -> Array:
-        """Probability of the second class."""
+        """Probability of the second class, above one half exactly where ``decision`` is positive."""
         with one_blas_thread():
             f, v = self.moments(X)
+        return decided(self._probability_given(f, v, kind), f + self.offset(kind))
+
+    def _probability_given(self, f: Array, v: Array, kind: str) -> Array:
         if kind == "calibrated":
             return self.fit.loo.link.probability(f, v)
         if kind == "pseudo" and hasattr(self.loss, "box"):
