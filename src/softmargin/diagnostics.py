@@ -40,12 +40,6 @@ def _arviz() -> Any:
     return arviz
 
 
-def _user_draws(posterior: DrawsPosterior) -> Array:
-    """Draws (chains, draws, 1 + p) on the user's scale, intercept first."""
-    coef, intercept = posterior.columns.to_user(posterior.all_coefficients())
-    return np.concatenate((intercept[..., None], coef), axis=-1)
-
-
 def not_mixed(posteriors: Sequence[DrawsPosterior]) -> str:
     """One sentence with the worst R-hat where chains disagree; nothing otherwise."""
     worst = max((float(np.nanmax(r_hat(each.draws), initial=0.0)) for each in posteriors), default=0.0)
