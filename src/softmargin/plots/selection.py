@@ -23,6 +23,7 @@ from softmargin.plots.style import (
     finish,
     frame,
     in_frame,
+    name_ends,
     need_matplotlib,
     new_axes,
     position,
@@ -169,27 +170,8 @@ def _lines(ax: Any, scales: Array, coefficients: Array, names: list[str], top: i
         ax.plot(scales, coefficients[:, j], color=RED if end[j] > 0 else BLUE, lw=1.4, zorder=3)
     ax.axhline(0.0, color=INK, lw=0.8, zorder=1)
     ax.set_xlim(scales[0], scales[-1])
-    _name_ends(ax, end[chosen], [names[j] for j in chosen])
+    name_ends(ax, end[chosen], [names[j] for j in chosen])
     finish(ax, "", "coefficient for one sd of the column")
-
-
-def _name_ends(ax: Any, heights: Array, names: list[str]) -> None:
-    """Write names beside the right end of lines, moved apart where they would overlap."""
-    order = np.argsort(heights)
-    here = in_frame(ax, np.full(len(heights), ax.get_xlim()[1]), heights)[order, 1]
-    place, gap = here.copy(), 0.055
-    for _ in range(200):  # push overlapping neighbours apart until none is left
-        push = 0.5 * np.maximum(gap - np.diff(place), 0.0)
-        if not (push > 1e-3 * gap).any():
-            break
-        place[:-1] -= push
-        place[1:] += push
-    for at, start, j in zip(place, here, order, strict=True):
-        ax.annotate(
-            names[j], (1.0, start), xytext=(1.03, at), xycoords="axes fraction", textcoords="axes fraction",
-            fontsize=8.5, va="center", color=RED if heights[j] > 0 else BLUE,
-            arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.5, "shrinkA": 1, "shrinkB": 0},
-        )  # fmt: skip
 
 
 def traces(model: Any, features: Sequence[Any] | None = None, mode: Any = None, ax: Any = None) -> Any:

@@ -143,3 +143,22 @@ def same_columns(names: list[str], others: list[str]) -> None:
     for name, other in zip(names, others, strict=True):
         if name != other:
             raise ValueError(f"the two models must have the same columns; one has {name!r} and the other {other!r}.")
+
+
+def name_ends(ax: Any, heights: Array, names: list[str]) -> None:
+    """Write names beside the right end of lines, moved apart where they would overlap."""
+    order = np.argsort(heights)
+    here = in_frame(ax, np.full(len(heights), ax.get_xlim()[1]), heights)[order, 1]
+    place, gap = here.copy(), 0.055
+    for _ in range(200):  # push overlapping neighbours apart until none is left
+        push = 0.5 * np.maximum(gap - np.diff(place), 0.0)
+        if not (push > 1e-3 * gap).any():
+            break
+        place[:-1] -= push
+        place[1:] += push
+    for at, start, j in zip(place, here, order, strict=True):
+        ax.annotate(
+            names[j], (1.0, start), xytext=(1.03, at), xycoords="axes fraction", textcoords="axes fraction",
+            fontsize=8.5, va="center", color=RED if heights[j] > 0 else BLUE,
+            arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.5, "shrinkA": 1, "shrinkB": 0},
+        )  # fmt: skip
