@@ -126,7 +126,7 @@ def test_calibration_refuses(model, data):
         plots.calibration({"ours": model}, X, np.zeros(len(X)))
     with pytest.raises(ValueError, match="between 0 and 1"):
         plots.calibration({"ours": np.full(len(y), 1.2)}, None, y)
-    with pytest.raises(ValueError, match="one a row of y"):
+    with pytest.raises(ValueError, match="one per row of y"):
         plots.calibration({"ours": np.full((len(y), 2), 0.5)}, None, y)
 
 

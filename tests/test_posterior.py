@@ -1,5 +1,6 @@
 """Posteriors on the user's scale against matrix formulas and draws."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,10 @@ import pytest
 from parts import dense_columns
 from scipy import stats
 
+import softmargin.mixing
+from softmargin import coefficient_draws
 from softmargin.designs import design_for, standardize
+from softmargin.designs.standardize import Columns
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior
 from softmargin.solvers import Dual
 
@@ -157,6 +161,33 @@ def test_all_coefficients_keep_the_draws(case):
     ratio = (rest**2).sum(axis=-1) / posterior.scale**2  # chi-squared, whatever the scale
     assert abs(ratio.mean() - free) < Z_LIMIT * np.sqrt(2 * free / ratio.size)
     assert np.array_equal(beta, posterior.all_coefficients())
+
+
+def test_blocks_on_the_users_scale_are_all_draws_on_the_users_scale(case, monkeypatch):
+    monkeypatch.setattr(coefficient_draws, "BLOCK", 2 * 2 * 40)  # two columns at a time
+    posterior = drawn(case, draws=40)
+    wanted = posterior.all_coefficients() @ case.T.T
+    found = np.full_like(wanted, np.nan)
+    for at, draws in posterior.in_blocks().user_blocks():
+        assert draws.shape[-1] <= 2
+        found[..., at] = draws
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
+def test_the_table_of_draws_needs_memory_for_a_few_columns_only(monkeypatch):
+    """10,000 columns of 200 draws are 16 MB at once; blocks of half a percent of that must not pile up."""
+    monkeypatch.setattr(coefficient_draws, "BLOCK", 200 * 50)
+    monkeypatch.setattr(softmargin.mixing, "BLOCK", 200 * 50)
+    rng, p = np.random.default_rng(0), 10_000
+    basis = np.linalg.qr(rng.normal(size=(p, 3)))[0]
+    columns = Columns(np.arange(p), np.zeros(p), np.ones(p), True, p)
+    z, scale, none = rng.normal(size=(2, 100, 4)), np.ones(200), np.zeros((2, 100))
+    posterior = DrawsPosterior(columns, basis, z.mean(axis=(0, 1)), 1.0, np.eye(4), scale, scale / 200, z, none)
+    tracemalloc.start()
+    posterior.table(0.9), posterior.in_blocks().mixing()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
 
 
 def test_sample_picks_from_the_draws():

@@ -223,8 +223,9 @@ def test_agreement_refuses(selected, mode, data):
 
 @pytest.mark.parametrize("draw", [plots.coefficients, plots.inclusion, plots.traces, plots.agreement])
 def test_many_classes_are_refused(draw):
+    model = BayesianSVC(inference="map", learning_rate=0.5).fit(np.arange(9.0)[:, None], np.repeat([0, 1, 2], 3))
     with pytest.raises(ValueError, match="two classes, and this one has 3"):
-        draw(SimpleNamespace(classes_=np.arange(3)))
+        draw(model)
 
 
 def test_missing_matplotlib_names_the_extra(selected, drawn, route, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from softmargin.coefficient_draws import CoefficientDraws
 from softmargin.designs.base import Array, Design
 from softmargin.designs.standardize import Columns
 from softmargin.engines.class_cavities import class_scores
@@ -154,10 +155,13 @@ class ClassDraws(ClassGaussian):
         """Draws (chains, draws) of the prior scale."""
         return self.scales.reshape(self.draws.shape[:2])
 
+    def in_blocks(self) -> CoefficientDraws:
+        """Every draw of the coefficients, some columns at a time."""
+        return CoefficientDraws(self.columns, self.basis, self.draws, self.scale)
+
     def all_coefficients(self) -> Array:
         """Every draw of the model's coefficients, (chains, draws, k, q)."""
-        rng = np.random.Generator(np.random.Philox(0))  # only fills directions that no row sees
-        return self._with_unseen(self.draws, self.scale, rng)
+        return self.in_blocks().model()
 
     def coefficient_draws(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
         flat = self.draws.reshape(-1, *self.mean.shape)
@@ -165,20 +169,6 @@ class ClassDraws(ClassGaussian):
         return self._with_unseen(flat[index], self.scales[index], rng), self.scales[index]
 
     def table(self, level: float) -> list[dict[str, Array]]:
-        coef, intercept = self.columns.to_user(self.all_coefficients())
-        both = np.concatenate((intercept[..., None], coef), axis=-1).reshape(-1, self.k, 1 + coef.shape[-1])
-        mean, start = self.user_mean()
-        tail, tables = 0.5 * (1.0 - level), []
-        for r in range(self.k):
-            flat = both[:, r]
-            lower, upper = np.quantile(flat, (tail, 1.0 - tail), axis=0)
-            tables.append(
-                {
-                    "mean": np.concatenate(([start[r]], mean[r])),
-                    "sd": flat.std(axis=0, ddof=1),
-                    "lower": lower,
-                    "upper": upper,
-                    "prob_positive": ((flat > 0).sum(axis=0) + 1e-300) / ((flat != 0).sum(axis=0) + 2e-300),
-                }
-            )
-        return tables
+        coef, intercept = self.user_mean()
+        found = {"mean": np.column_stack((intercept, coef)), **self.in_blocks().spread(level)}
+        return [{name: values[r] for name, values in found.items()} for r in range(self.k)]

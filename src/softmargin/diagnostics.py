@@ -1,4 +1,4 @@
-"""Numbers about a posterior: mixing by ArviZ, and the two uncalibrated probabilities."""
+"""Numbers about a posterior: whether chains agree, draws for ArviZ, and the two uncalibrated probabilities."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
 from softmargin.designs.base import Array
 from softmargin.execution.streams import Purpose, Streams
+from softmargin.mixing import r_hat
 from softmargin.posterior import DrawsPosterior, GaussianPosterior
 
 __all__ = [
     "Sampled",
-    "mixing_of",
-    "mixing_table",
     "not_mixed",
     "predictive_probability",
     "pseudo_probability",
@@ -32,53 +30,30 @@ _BAD_R_HAT = 1.05
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
-def _arviz(what: str) -> Any:
+def _arviz() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             import arviz
     except ImportError as error:
-        raise ImportError(f"{what} needs ArviZ: pip install 'softmargin[arviz]'.") from error
+        raise ImportError("to_arviz needs ArviZ: pip install 'softmargin[arviz]'.") from error
     return arviz
 
 
-def _user_draws(posterior: DrawsPosterior) -> Array:
-    """Draws (chains, draws, 1 + p) on the user's scale, intercept first."""
-    coef, intercept = posterior.columns.to_user(posterior.all_coefficients())
-    return np.concatenate((intercept[..., None], coef), axis=-1)
-
-
-def mixing_table(posterior: DrawsPosterior, index: Any) -> pd.DataFrame:
-    """Effective sample size and split R-hat of every coefficient."""
-    return mixing_of(_user_draws(posterior), index)
-
-
-def mixing_of(draws: Array, index: Any) -> pd.DataFrame:
-    """The same of any draws (chains, draws, variables)."""
-    arviz = _arviz("ess and r_hat")
-    dataset = arviz.convert_to_dataset({"x": draws})
-    with np.errstate(all="ignore"):
-        ess, r_hat = arviz.ess(dataset)["x"].to_numpy(), arviz.rhat(dataset)["x"].to_numpy()
-    return pd.DataFrame({"ess": ess, "r_hat": r_hat}, index=index)
-
-
 def not_mixed(posteriors: Sequence[DrawsPosterior]) -> str:
-    """One sentence with the worst R-hat where ArviZ is installed and chains disagree; nothing otherwise."""
-    posteriors = [each for each in posteriors if each.draws.shape[0] > 1 and each.draws.shape[1] > 3]
-    try:
-        arviz = _arviz("r_hat")
-    except ImportError:
-        return ""
-    worst = 0.0
-    with np.errstate(all="ignore"):
-        for posterior in posteriors:
-            r_hat = arviz.rhat(arviz.convert_to_dataset({"x": posterior.draws}))["x"].to_numpy()
-            worst = max(worst, float(np.nanmax(r_hat)))
+    """One sentence with the worst R-hat where chains disagree; nothing otherwise."""
+    worst = max((float(np.nanmax(r_hat(each.draws), initial=0.0)) for each in posteriors), default=0.0)
     if worst <= _BAD_R_HAT:
         return ""
     return (
-        f"the chains disagree: the largest R-hat is {worst:.3g} (wanted: at most {_BAD_R_HAT}); raise draws and warmup."
+        f"the chains disagree: the largest R-hat is {_shown_above(worst, _BAD_R_HAT)} (wanted: at most {_BAD_R_HAT}); "
+        "raise draws and warmup."
     )
+
+
+def _shown_above(value: float, limit: float) -> str:
+    """A number above the limit in three digits, or in as many as it takes to see that."""
+    return next(text for digits in range(3, 18) if float(text := f"{value:.{digits}g}") > limit)
 
 
 class Sampled(NamedTuple):
@@ -121,7 +96,7 @@ def stacked(parts: Sequence[Sampled], dimension: str, labels: list[str]) -> Samp
 
 def to_arviz(drawn: Sampled, names: list[str], inference: str) -> Any:
     """InferenceData of what was sampled, marked as an approximation where it is one."""
-    arviz = _arviz("to_arviz")
+    arviz = _arviz()
     coords = {"feature": names, **drawn.coords}
     attrs = {"inference_library": "softmargin", "inference": inference, "approximation": int(drawn.approximate)}
     groups = {"posterior": drawn.variables} | ({"sample_stats": drawn.stats} if drawn.stats else {})

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.special import expit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 
-__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "fit_link"]
+__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link"]
 
 _KAPPA = math.pi / 8.0
 _LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
 _UPPER = np.array([6.0, 20.0, 5.0])
 _LARGEST = 0.999
 _ENOUGH = 50_000  # rows that find the way to the minimum
+_ABOVE_HALF = np.nextafter(0.5, 1.0)
 WORTH = 2.0  # log likelihood that an offset must gain where none is expected
 
 
@@ -67,6 +68,11 @@ class LeaveOneOut(NamedTuple):
     def link(self) -> Link:
         """The fitted link."""
         return Link(self.a, self.b, self.lam)
+
+
+def decided(p: Array, score: Array) -> Array:
+    """Probabilities above one half exactly where the score is positive: rounding on the way must not decide."""
+    return np.where(score > 0.0, np.maximum(p, _ABOVE_HALF), np.minimum(p, 0.5))
 
 
 def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, Array, float]:

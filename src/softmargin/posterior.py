@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from softmargin.coefficient_draws import CoefficientDraws
 from softmargin.designs.base import Array, Design
 from softmargin.designs.standardize import Columns
 from softmargin.execution.blocks import Blocks, Cell
@@ -158,11 +159,13 @@ class DrawsPosterior(GaussianPosterior):
     def _flat(self) -> Array:
         return self.draws.reshape(-1, self.draws.shape[-1])
 
+    def in_blocks(self) -> CoefficientDraws:
+        """Every draw of the coefficients, some columns at a time."""
+        return CoefficientDraws(self.columns, self.basis, self.draws, self.scale)
+
     def all_coefficients(self) -> Array:
         """Every draw of the model's coefficients, (chains, draws, q)."""
-        rng = np.random.Generator(np.random.Philox(0))  # only fills directions that no row sees
-        beta = self._with_unseen(self._flat, self.scales, rng)
-        return beta.reshape(*self.draws.shape[:2], -1)
+        return self.in_blocks().model()
 
     def coordinate_draws(self, rng: np.random.Generator, n: int) -> Array:
         chosen: Array = self._flat[self._choice(rng, n)]
@@ -176,19 +179,8 @@ class DrawsPosterior(GaussianPosterior):
         return rng.choice(len(self._flat), size=n, replace=n > len(self._flat))
 
     def table(self, level: float) -> dict[str, Array]:
-        coef, intercept = self.columns.to_user(self.all_coefficients())
-        draws = np.concatenate((intercept[..., None], coef), axis=-1)
-        flat = draws.reshape(-1, draws.shape[-1])
-        tail, used = 0.5 * (1.0 - level), (flat != 0).sum(axis=0)
-        mean, start = self.user_mean()
-        return {
-            "mean": np.concatenate(([start], mean)),  # Rao-Blackwell average of conditional means
-            "sd": flat.std(axis=0, ddof=1),
-            "lower": np.quantile(flat, tail, axis=0),
-            "upper": np.quantile(flat, 1.0 - tail, axis=0),
-            # given that it is not zero; one half where it always is
-            "prob_positive": np.where(used > 0, (flat > 0).sum(axis=0) / np.maximum(used, 1), 0.5),
-        }
+        mean, start = self.user_mean()  # Rao-Blackwell average of conditional means
+        return {"mean": np.concatenate(([start], mean)), **self.in_blocks().spread(level)}
 
 
 @dataclass(frozen=True, eq=False)

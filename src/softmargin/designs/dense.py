@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.designs.blas import times_triangle
+from softmargin.execution.compiled import njit
 
 __all__ = ["Dense"]
 

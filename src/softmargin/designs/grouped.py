@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
 from softmargin.designs.base import Array, Design
+from softmargin.execution.compiled import njit
 
 __all__ = ["GroupTerm", "Grouped", "GroupedGram"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.designs.dense import Dense
 from softmargin.designs.patterns import Index, Patterns, missing_patterns, to_cells, to_coordinates, whiten
 from softmargin.designs.standardize import Columns, standardize
+from softmargin.execution.compiled import njit
 
 __all__ = ["Cells", "Imputed", "given_observed", "predicted", "standardize_observed"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 
 __all__ = ["Patterns", "missing_patterns", "rotate", "to_cells", "to_coordinates", "whiten"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 
 __all__ = ["Implicit", "Sparse"]
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
 from softmargin.designs.base import Array, Design
 from softmargin.designs.dense import Dense
 from softmargin.designs.sparse import Sparse
+from softmargin.execution.compiled import njit
 
 __all__ = ["Columns", "design_for", "standardize"]
 

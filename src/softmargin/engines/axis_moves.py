@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.engines.gaussian_vi import GaussianVI
 from softmargin.engines.hmc_rows import two_lines
 from softmargin.engines.loop import run
 from softmargin.engines.model import Model
+from softmargin.execution.compiled import njit
 from softmargin.priors.base import PriorState
 
 __all__ = ["Axes", "axes_for"]

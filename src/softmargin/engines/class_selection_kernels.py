@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from softmargin.execution.compiled import njit
 
 __all__ = ["log_odds", "scan_variables", "sweep"]
 

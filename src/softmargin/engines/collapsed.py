@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.engines.gibbs import draw_rows
@@ -15,6 +14,7 @@ from softmargin.engines.laplace_zero_gibbs import SelectionChain
 from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
 from softmargin.engines.scan_kernels import scan, swap_gain, sweep
+from softmargin.execution.compiled import njit
 from softmargin.execution.streams import Purpose
 from softmargin.priors.base import Flags, PriorState
 from softmargin.solvers.gaussian import Gaussian

@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.engines.line_kernels import approximation, combine, draw_on_line, line_grid, value
 from softmargin.engines.selection_kernels import add, cross_row, direction_in, direction_out, prior_terms, remove
+from softmargin.execution.compiled import njit
 
 __all__ = ["births", "swaps"]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from softmargin.execution.compiled import njit
 
 __all__ = ["advanced", "aim_at_zero", "aim_centred", "moved", "products"]
 

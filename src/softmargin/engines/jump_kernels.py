@@ -15,8 +15,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from softmargin.execution.compiled import njit
 from softmargin.losses.normal import tail_draw
 
 __all__ = ["advance", "drop", "extend", "holmes_held", "jumps", "log_death", "rates"]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.engines.loop import Info
 from softmargin.engines.model import Model
+from softmargin.execution.compiled import njit
 from softmargin.losses.base import Message
 from softmargin.priors.base import PriorMessage
 from softmargin.solvers.gaussian import Gaussian

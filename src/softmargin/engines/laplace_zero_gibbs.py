@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.engines.gibbs import Gibbs, _interweave, _scale_move
 from softmargin.engines.model import Model
 from softmargin.execution.blocks import Cell
+from softmargin.execution.compiled import njit
 from softmargin.execution.streams import Purpose
 from softmargin.priors.base import Flags, PriorState
 from softmargin.solvers.gaussian import Gaussian

@@ -14,7 +14,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from softmargin.execution.compiled import njit
 
 __all__ = ["CELLS", "approximation", "combine", "draw_on_line", "line_grid", "loss_at", "value"]
 

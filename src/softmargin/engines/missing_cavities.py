@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.covariates import CovariateLaw
 from softmargin.designs.base import Array
 from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Imputed, predicted
+from softmargin.execution.compiled import njit
 from softmargin.link import cavity
 from softmargin.losses.base import Message
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
+from softmargin.execution.compiled import njit
 
 __all__ = ["log_odds", "scan", "swap_gain", "sweep"]
 

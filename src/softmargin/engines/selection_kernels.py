@@ -12,9 +12,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.engines.line_kernels import approximation, combine, draw_on_line, line_grid, value
+from softmargin.execution.compiled import njit
 
 __all__ = ["add", "cross_row", "direction_in", "direction_out", "flips", "prior_terms", "remove"]
 

@@ -7,12 +7,12 @@ import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.engines.line_kernels import _FAST
 from softmargin.engines.model import Model
 from softmargin.engines.selection_kernels import cross_row
+from softmargin.execution.compiled import njit
 from softmargin.priors.base import Flags, PriorState
 from softmargin.solvers.gaussian import Gaussian
 

@@ -35,6 +35,7 @@ from softmargin.estimators.wide import choose_wide, is_wide
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
 from softmargin.inference.choices import Candidate, Rules
+from softmargin.link import decided
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, widened
 from softmargin.priors.ridge import Ridge
 
@@ -138,9 +139,12 @@ class Binary:
         return f, v
 
     def positive(self, X: Any, kind: str) -> Array:
-        """Probability of the second class."""
+        """Probability of the second class, above one half exactly where ``decision`` is positive."""
         with one_blas_thread():
             f, v = self.moments(X)
+        return decided(self._probability_given(f, v, kind), f + self.offset(kind))
+
+    def _probability_given(self, f: Array, v: Array, kind: str) -> Array:
         if kind == "calibrated":
             return self.fit.loo.link.probability(f, v)
         if kind == "pseudo" and hasattr(self.loss, "box"):
@@ -189,7 +193,7 @@ class Binary:
             frame["inclusion_error"] = np.concatenate(([0.0], chosen.error))
             frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(chosen.chains, axis=0)))
         if isinstance(posterior, DrawsPosterior):
-            frame = frame.join(diagnostics.mixing_table(posterior, frame.index))
+            frame = frame.assign(**posterior.in_blocks().mixing())
         return frame if self.columns.intercept else frame.iloc[1:]
 
 

@@ -21,6 +21,7 @@ from softmargin.estimators.fits import (
     Settings,
     options_of,
 )
+from softmargin.execution.memory import available
 
 __all__ = [
     "ACCEPTED",
@@ -106,7 +107,8 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     """Run chains, keep their draws, and read the posterior off them."""
     require(engine, loss=model.loss, prior=model.prior)
     sweeps = settings.warmup + settings.draws * settings.thin
-    draws = np.empty((settings.draws, settings.chains, model.size))
+    _check_memory(settings, model.size)
+    draws = np.empty((settings.chains, settings.draws, model.size))
     scale, loglik = np.empty((2, settings.draws, settings.chains))
     mean = np.zeros(model.size)
     recorded: dict[str, Array] = {}
@@ -121,7 +123,7 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
         past = iteration - settings.warmup
         if past > 0 and past % settings.thin == 0:
             for k, chain in enumerate(current.state):
-                draws[kept, k], scale[kept, k] = chain.beta, chain.prior.values["scale"]
+                draws[k, kept], scale[kept, k] = chain.beta, chain.prior.values["scale"]
                 loglik[kept, k] = chain.loglik
                 mean += getattr(chain, "mean", chain.beta)
                 if hasattr(chain, "inclusion"):
@@ -140,7 +142,7 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     if kept < 2:
         raise KeyboardInterrupt("interrupted before two draws were kept")
     outcome.converged = kept == settings.draws
-    draws = np.ascontiguousarray(draws[:kept].swapaxes(0, 1))
+    draws = np.ascontiguousarray(draws[:, :kept])
     scale, loglik = scale[:kept].T.copy(), loglik[:kept].T.copy()
     flat = draws.reshape(-1, model.size)
     root = _spread(flat)
@@ -152,6 +154,19 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
         used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, batches.shape[-1]).max(axis=1)
         selected = Inclusion.from_batches(batches, kept, settings.draws, used)
     return Fit(posterior, held, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
+
+
+def _check_memory(settings: Settings, size: int) -> None:
+    """Refuse draws that cannot be held, before the first of them."""
+    total = settings.draws * settings.chains
+    held = total + (2 * min(total, 2 * _THINNED) if size > _THINNED else total)  # with what their covariance takes
+    need, free = 8.0 * held * size, available()
+    if need > free:
+        raise MemoryError(
+            f"{settings.draws:,} draws of {settings.chains} chains of {size:,} coefficients take {need / 1e9:.3g} GB, "
+            f"and {free / 1e9:.3g} GB are free: lower chains or draws; draws={max(2, settings.draws // 10)}, "
+            f"thin={10 * settings.thin} keep one sweep of ten and run as many."
+        )
 
 
 def _noted(chain: Any) -> dict[str, float]:

@@ -66,7 +66,7 @@ class Incomplete(Binary):
         design: Imputed = self.design(X)
         posterior = self.fit.posterior
         v = design.row_quad(posterior.root) if posterior.has_spread else np.zeros(len(X))
-        return design.matvec(posterior.mean), v + design.excess(posterior.mean)
+        return posterior.predictor(design), v + design.excess(posterior.mean)
 
     def imputed(self, rows: Any, names: list[str]) -> pd.DataFrame:
         """The training cells as a table; ``rows`` are the positions of the fitted rows in the data."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,7 @@ from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.kernel_inducing import Points, Task, fit_batches, fit_points, points_of
 from softmargin.estimators.kernel_models import KernelBinary, KernelExpansions, by_length
 from softmargin.estimators.kernel_search import Candidate, KernelRows, kernel_prior, settle
-from softmargin.estimators.pairwise import Pairwise, paired
+from softmargin.estimators.pairwise import Pairwise, paired, until
 from softmargin.estimators.readout import HeldOut
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
@@ -318,11 +319,12 @@ def fit_kernel_pairs(
     A pair of which no row is there stays as it was ``before``.
     """
 
-    def one(number: int, rows: Any, sign: Array) -> Binary:
+    def one(number: int, rows: Any, sign: Array, stop: Event) -> Binary:
         last = None if before is None else before.pairs[number]
         if last is not None and not len(rows):
             return last
         part = (X[rows], sign, count[rows], weight[rows])
-        return fit_kernel(recipe, *part, streams=streams.child(number), at=at[rows], callback=callback, before=last)
+        run: dict[str, Any] = {"streams": streams.child(number), "callback": until(stop, callback)}
+        return fit_kernel(recipe, *part, at=at[rows], before=last, **run)
 
     return paired(one, X, index, weight, k, workers)

@@ -24,6 +24,7 @@ from softmargin.estimators.incomplete import imputed_table
 from softmargin.estimators.labels import table_index
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
+from softmargin.link import decided
 from softmargin.posterior import DrawsPosterior, widened
 
 __all__ = ["Mixed", "indicators"]
@@ -68,7 +69,7 @@ class Mixed(Binary):
 
     def decision(self, X: Labelled, kind: str) -> Array:
         with one_blas_thread():
-            return np.asarray(self._design(X, self._parts(X)).matvec(self.joint.mean) + self.offset(kind))
+            return Blocks(self._design(X, self._parts(X))).matvec(self.joint.mean) + self.offset(kind)
 
     def moments(self, X: Labelled) -> tuple[Array, Array]:
         """A new group adds the variance between groups to that of f."""
@@ -98,7 +99,7 @@ class Mixed(Binary):
             return super().positive(X, kind)
         with one_blas_thread():
             f, v, between = self._moments(X)
-        return self.fit.loo.link.probability(f, v + between / self.fit.loo.lam)
+        return decided(self.fit.loo.link.probability(f, v + between / self.fit.loo.lam), f + self.offset(kind))
 
     def sample(self, X: Labelled, n: int, streams: Streams) -> Array:
         """Draws (rows, n) of f; rows of one new group share the draw of its effect."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
+from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +18,9 @@ from softmargin.estimators.binary import Binary, Recipe
 from softmargin.estimators.problem import kept_columns, observed_columns
 from softmargin.estimators.two import fit_two
 from softmargin.execution.streams import Streams
+from softmargin.execution.threads import on_threads
 
-__all__ = ["Pairwise", "Scores", "couple", "fit_pairwise", "paired"]
+__all__ = ["Pairwise", "Scores", "couple", "fit_pairwise", "paired", "until"]
 
 _CLIP = 1e-6  # pair probabilities closer to 0 or 1 than this say nothing reliable
 _ROWS = 4096  # rows coupled at once
@@ -116,7 +119,7 @@ def fit_pairwise(
 ) -> Pairwise:
     """Fit every pair of the k classes in ``index`` on its own rows, pairs on the threads."""
 
-    def one(number: int, rows: Any, sign: Array) -> Binary:
+    def one(number: int, rows: Any, sign: Array, stop: Event) -> Binary:
         own = X.at(rows) if recipe.effects else X[rows]
         if recipe.incomplete:
             own = own._replace(X=observed_columns(own.X)) if recipe.effects else observed_columns(own)
@@ -124,33 +127,54 @@ def fit_pairwise(
         columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
         part = (own, sign, count[rows], weight[rows], columns)
         effects = {"part": True} if recipe.effects else {}
-        return fit_two(recipe, *part, streams=streams.child(number), callback=callback, **effects)
+        return fit_two(recipe, *part, streams=streams.child(number), callback=until(stop, callback), **effects)
 
     return paired(one, X, index, weight, k, workers)
 
 
+def until(stop: Event, callback: Callable[[int, Any], bool] | None) -> Callable[[int, Any], bool]:
+    """The callback of a run that also ends where ``stop`` is set."""
+    return lambda iteration, info: bool(callback and callback(iteration, info)) or stop.is_set()
+
+
+def _all_fitted(
+    fit_pair: Callable[[int, Any, Array, Event], Binary], index: Any, wanted: Sequence[Any], workers: int
+) -> list[Binary]:
+    """The model of every pair; a run that was stopped ends the others, and those not begun leave no model at all."""
+    stop = Event()
+
+    def one(number: int, i: int, j: int) -> Binary | None:
+        if stop.is_set():
+            return None
+        rows = np.flatnonzero((index == i) | (index == j))
+        try:
+            pair = fit_pair(number, rows, np.where(index[rows] == j, 1.0, -1.0), stop)
+        except KeyboardInterrupt:  # before there was anything to keep
+            stop.set()
+            return None
+        if pair.fit.outcome.interrupted:
+            stop.set()
+        return pair
+
+    tasks = [partial(one, number, i, j) for number, (i, j) in wanted]
+    found = [pair for pair in on_threads(tasks, workers, stop) if pair is not None]
+    if len(found) < len(wanted):
+        raise KeyboardInterrupt(
+            f"interrupted when {len(found)} of {len(wanted)} pairs of classes had a model; all classes together need "
+            "every pair, so none is kept."
+        )
+    return found
+
+
 def paired(
-    fit_pair: Callable[[int, Any, Array], Binary], X: Any, index: Any, weight: Array, k: int, workers: int = 1
+    fit_pair: Callable[[int, Any, Array, Event], Binary], X: Any, index: Any, weight: Array, k: int, workers: int = 1
 ) -> Pairwise:
     """The models of all pairs and the leave-one-out scores of their coupling.
 
-    ``fit_pair`` gets the number of a pair, the positions of its rows and their signs.
+    ``fit_pair`` gets the number of a pair, the positions of its rows, their signs, and what ends it early when set.
     """
-    from joblib import Parallel, delayed
-
-    stopped: list[int] = []
-
-    def one(number: int, i: int, j: int) -> Binary:
-        if stopped:
-            raise KeyboardInterrupt("interrupted before all pairs were fitted")
-        rows = np.flatnonzero((index == i) | (index == j))
-        pair = fit_pair(number, rows, np.where(index[rows] == j, 1.0, -1.0))
-        if pair.fit.outcome.interrupted:
-            stopped.append(number)
-        return pair
-
     wanted = list(enumerate(combinations(range(k), 2)))
-    pairs = Parallel(n_jobs=workers, backend="threading")(delayed(one)(number, i, j) for number, (i, j) in wanted)
+    pairs = _all_fitted(fit_pair, index, wanted, workers)
     # a row's own pairs have left it out; the other pairs have never seen it
     r = np.column_stack([pair.positive(X, "calibrated") for pair in pairs])
     for number, (i, j) in wanted:

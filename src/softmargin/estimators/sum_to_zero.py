@@ -159,17 +159,14 @@ class SumToZeroFit:
             tables = [{"mean": np.concatenate(([a], b))} for a, b in zip(intercept, coef, strict=True)]
         index = pd.Index(["Intercept", *names], name="feature")
         frames, chosen = [], self.inclusion()
+        mixing = posterior.in_blocks().mixing() if isinstance(posterior, ClassDraws) else {}
         for r, table in enumerate(tables):
             frame = pd.DataFrame(table, index=index)
             if chosen is not None:
                 frame["inclusion"] = np.concatenate(([1.0], chosen.chains.mean(axis=0)))
                 frame["inclusion_error"] = np.concatenate(([0.0], chosen.error))
                 frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(chosen.chains, axis=0)))
-            if isinstance(posterior, ClassDraws):
-                coef, intercept = self.columns.to_user(posterior.all_coefficients()[:, :, r])
-                draws = np.concatenate((intercept[..., None], coef), axis=-1)
-                frame = frame.join(diagnostics.mixing_of(draws, index))
-            frames.append(frame)
+            frames.append(frame.assign(**{name: values[r] for name, values in mixing.items()}))
         table = pd.concat(dict(zip(classes.tolist(), frames, strict=True)), names=["class"]).swaplevel()
         return table.loc[[*(["Intercept"] if self.columns.intercept else []), *names]]
 

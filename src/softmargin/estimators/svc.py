@@ -442,7 +442,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def predict(self, X: Any, groups: Any = None) -> Any:
         """The more probable class of each row: the argmax of ``predict_proba``."""
         check_is_fitted(self)
-        if isinstance(self._fitted, Binary):  # the same without the variances, and for a mode without the link
+        if isinstance(self._fitted, Binary):  # the same to the last bit, without variances and link
             return self.classes_[(self.decision_function(X, groups=groups) > 0.0).astype(int)]
         return self.classes_[np.argmax(self.predict_proba(X, groups), axis=1)]
 

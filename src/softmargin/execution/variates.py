@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from softmargin.execution.compiled import njit
 
 __all__ = ["reciprocal_horseshoe", "slice_step", "tilted_stable"]
 

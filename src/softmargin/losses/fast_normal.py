@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from softmargin.execution.compiled import njit
 
 __all__ = ["LARGEST", "density", "mills"]
 

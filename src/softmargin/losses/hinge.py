@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 from softmargin.losses.base import Message, Pieces, Rows
 from softmargin.losses.fast_normal import LARGEST, density, mills
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 from softmargin.losses.averages import gaussian_average
 from softmargin.losses.base import Message, Rows
 from softmargin.losses.normal import check_whole_weights, latent_normal, log_cdf, tail_draw

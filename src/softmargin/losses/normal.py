@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 from softmargin.losses.base import Message
 
 __all__ = ["check_whole_weights", "latent_normal", "log_cdf", "tail_draw"]

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from softmargin.designs.base import Array
+from softmargin.execution.compiled import njit
 
 __all__ = ["polya_gamma"]
 

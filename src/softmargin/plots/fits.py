@@ -13,6 +13,7 @@ from softmargin.plots.style import (
     INK,
     RED,
     SERIES,
+    check_fitted,
     directions,
     effect,
     finish,
@@ -104,6 +105,8 @@ def calibration(models: Mapping[str, Any], X: Any, y: Any, ax: Any = None) -> An
     ----------
     Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for probabilistic classifiers, PNAS 118.
     """
+    if not isinstance(models, Mapping):
+        raise ValueError(f"models must be a dict from a name to a model; got {type(models).__name__}.")
     classes = np.unique(np.asarray(y))
     if len(classes) != 2:
         raise ValueError(f"calibration needs two classes in y; got {len(classes)}.")
@@ -148,9 +151,20 @@ def _band(p: Array) -> tuple[Array, Array, Array]:
 
 
 def _second_class(model: Any, X: Any, n: int) -> Array:
-    p = model.predict_proba(X)[:, 1] if hasattr(model, "predict_proba") else np.asarray(model, dtype=float)
+    try:
+        p = model.predict_proba(X) if hasattr(model, "predict_proba") else np.asarray(model, dtype=float)
+    except TypeError:
+        raise ValueError(
+            "plots.calibration needs fitted classifiers, or arrays with the probability of the second class; got "
+            f"{type(model).__name__}."
+        ) from None
+    if hasattr(model, "predict_proba") and p.shape[1] == 2:
+        p = p[:, 1]
     if p.shape != (n,) or not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"probabilities must be {n} numbers between 0 and 1, one a row of y; got shape {p.shape}.")
+        raise ValueError(
+            f"probabilities of the second of two classes must be {n} numbers between 0 and 1, one per row of y; got "
+            f"shape {p.shape}."
+        )
     return p
 
 
@@ -159,8 +173,8 @@ def probabilities(model: Any, X: Any, y: Any, ax: Any = None) -> Any:
 
     Parameters
     ----------
-    model : BayesianSVC
-        A fitted model with a posterior (not ``inference="map"``).
+    model : BayesianSVC or BayesianKernelClassifier
+        A fitted model of two classes with a posterior (not ``inference="map"``).
     X, y : data of shape (n, p), array of shape (n,)
         Rows to draw, best not those of the fit, and their labels.
     ax : matplotlib axes, optional
@@ -170,6 +184,9 @@ def probabilities(model: Any, X: Any, y: Any, ax: Any = None) -> Any:
     -------
     matplotlib axes
     """
+    check_fitted("plots.probabilities", model)
+    if not hasattr(model, "classes_"):
+        raise ValueError("plots.probabilities draws a classifier, and this is a regression; fit BayesianSVC.")
     f, sd = model.decision_function(X, return_std=True)
     p, y = model.predict_proba(X)[:, 1], np.asarray(y)
     ax = new_axes("plots.probabilities", ax, (5.0, 4.0))

@@ -15,13 +15,19 @@ from softmargin.plots.style import (
     PALE,
     RED,
     SERIES,
+    bend,
+    check_coefficients,
     directions,
     effect,
     feature_names,
     finish,
     frame,
+    in_frame,
+    name_ends,
     need_matplotlib,
     new_axes,
+    position,
+    same_columns,
     spreads,
 )
 from softmargin.posterior import DrawsPosterior
@@ -129,6 +135,8 @@ def path(path: Any, ax: Any = None, top: int = 10, mark: float | None = None) ->
     Polson and Scott (2011), figure 1.
     """
     need_matplotlib("plots.path")
+    if not all(hasattr(path, name) for name in ("scales", "standardized", "size")):
+        raise ValueError(f"plots.path draws what softmargin.path returns; got {type(path).__name__}.")
     if ax is None:
         from matplotlib import pyplot
 
@@ -156,53 +164,14 @@ def _lines(ax: Any, scales: Array, coefficients: Array, names: list[str], top: i
     chosen = np.argsort(-np.abs(end), kind="stable")[:top]
     chosen = chosen[end[chosen] != 0.0]
     ax.set_xscale("log")
-    _bend(ax, "y", end[chosen])
+    bend(ax, "y", end[chosen])
     ax.plot(scales, np.delete(coefficients, chosen, axis=1), color=GREY, lw=0.8, alpha=0.55, zorder=2)
     for j in chosen:
         ax.plot(scales, coefficients[:, j], color=RED if end[j] > 0 else BLUE, lw=1.4, zorder=3)
     ax.axhline(0.0, color=INK, lw=0.8, zorder=1)
     ax.set_xlim(scales[0], scales[-1])
-    _name_ends(ax, end[chosen], [names[j] for j in chosen])
+    name_ends(ax, end[chosen], [names[j] for j in chosen])
     finish(ax, "", "coefficient for one sd of the column")
-
-
-def _bend(ax: Any, letters: str, values: Array) -> None:
-    """Make axes linear up to the middle size and logarithmic beyond, so that a wild value does not squeeze the rest."""
-    sizes = np.abs(values[values != 0.0])
-    width = float(np.median(sizes)) if len(sizes) else 1.0
-    steps = [digit * 10.0**power for power in range(-12, 13) for digit in (1, 3)]
-    steps = [step for step in steps if 0.7 * width < step <= (sizes.max() if len(sizes) else 1.0)]
-    steps = steps[:: 1 + len(steps) // 6]
-    ticks = [*(-step for step in reversed(steps)), 0.0, *steps]
-    for letter in letters:
-        getattr(ax, f"set_{letter}scale")("asinh", linear_width=width)
-        getattr(ax, f"set_{letter}ticks")(ticks, [f"{tick:g}" for tick in ticks])
-        getattr(ax, f"set_{letter}ticks")([], minor=True)
-
-
-def _in_frame(ax: Any, x: Array, y: Array) -> Array:
-    """Places of points as shares of the axes' width and height."""
-    shares: Array = ax.transAxes.inverted().transform(ax.transData.transform(np.column_stack((x, y))))
-    return shares
-
-
-def _name_ends(ax: Any, heights: Array, names: list[str]) -> None:
-    """Write names beside the right end of lines, moved apart where they would overlap."""
-    order = np.argsort(heights)
-    here = _in_frame(ax, np.full(len(heights), ax.get_xlim()[1]), heights)[order, 1]
-    place, gap = here.copy(), 0.055
-    for _ in range(200):  # push overlapping neighbours apart until none is left
-        push = 0.5 * np.maximum(gap - np.diff(place), 0.0)
-        if not (push > 1e-3 * gap).any():
-            break
-        place[:-1] -= push
-        place[1:] += push
-    for at, start, j in zip(place, here, order, strict=True):
-        ax.annotate(
-            names[j], (1.0, start), xytext=(1.03, at), xycoords="axes fraction", textcoords="axes fraction",
-            fontsize=8.5, va="center", color=RED if heights[j] > 0 else BLUE,
-            arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.5, "shrinkA": 1, "shrinkB": 0},
-        )  # fmt: skip
 
 
 def traces(model: Any, features: Sequence[Any] | None = None, mode: Any = None, ax: Any = None) -> Any:
@@ -231,13 +200,16 @@ def traces(model: Any, features: Sequence[Any] | None = None, mode: Any = None, 
     if not isinstance(model.posterior_, DrawsPosterior):
         raise ValueError(f"plots.traces needs draws, and inference={model.inference!r} has none; fit with 'gibbs'.")
     names, unit = feature_names(model), spreads(model)
+    if mode is not None:
+        check_coefficients("plots.traces", mode)
+        same_columns(names, feature_names(mode))
     draws = _user_draws(model.posterior_) * unit
     flat = draws.reshape(-1, len(names))
     if features is None:
         distance = np.abs(flat.mean(axis=0)) / np.maximum(flat.std(axis=0), 1e-300)
         chosen = list(np.argsort(-distance, kind="stable")[:3])
     else:
-        chosen = [_position(feature, names) for feature in features]
+        chosen = [position(feature, names) for feature in features]
     need_matplotlib("plots.traces")
     if ax is None:
         from matplotlib import pyplot
@@ -250,7 +222,6 @@ def traces(model: Any, features: Sequence[Any] | None = None, mode: Any = None, 
     for each, j in zip(axes, chosen, strict=True):
         _trace(each, draws[:, :, j], names[j])
         if mode is not None:
-            _same_columns(names, feature_names(mode))
             each.axhline(mode.coef_[0, j] * unit[j], color=RED, lw=1.3, ls="--", zorder=4, label="mode")
     if mode is not None:
         axes[0].legend(frameon=False, fontsize=8.5, loc="lower right", bbox_to_anchor=(1.0, 0.98), borderaxespad=0.1)
@@ -301,8 +272,11 @@ def agreement(first: Any, second: Any = None, ax: Any = None) -> Any:
         across, difference = rows.mean(axis=0), np.ptp(rows, axis=0)
         labels = (f"{what}, mean of {len(rows)} chains", f"{what}, each chain")
     else:
-        _same_columns(names, feature_names(second))
-        if hasattr(first, "inclusion_") and hasattr(second, "inclusion_"):
+        both = hasattr(first, "inclusion_") and hasattr(second, "inclusion_")
+        if not both:
+            check_coefficients("plots.agreement", second)
+        same_columns(names, feature_names(second))
+        if both:
             across, rows, what = first.inclusion_, second.inclusion_[None], _INCLUSION
         else:
             unit, what = spreads(first), effect(first)
@@ -310,7 +284,7 @@ def agreement(first: Any, second: Any = None, ax: Any = None) -> Any:
         difference, labels = np.abs(rows[0] - across), (f"{what}, first fit", f"{what}, second fit")
     ax = new_axes("plots.agreement", ax, (4.4, 4.4))
     if what != _INCLUSION:
-        _bend(ax, "xy", np.concatenate((across, rows.ravel())))
+        bend(ax, "xy", np.concatenate((across, rows.ravel())))
     low, high = min(across.min(), rows.min()), max(across.max(), rows.max())
     room = 0.04 * (high - low if high > low else 1.0)
     ends = (low - room, high + room)
@@ -331,10 +305,10 @@ def agreement(first: Any, second: Any = None, ax: Any = None) -> Any:
 def _name_outliers(ax: Any, across: Array, rows: Array, difference: Array, names: list[str]) -> None:
     """Write the names of the columns that differ most, where there is room for them."""
     peak = rows[np.argmax(np.abs(rows - across), axis=0), np.arange(len(across))]
-    place = _in_frame(ax, across, peak)
+    place = in_frame(ax, across, peak)
     written: list[int] = []
     for j in np.argsort(-difference, kind="stable")[:_NAMED]:
-        level = abs(place[j, 1] - _in_frame(ax, across[j : j + 1], across[j : j + 1])[0, 1])
+        level = abs(place[j, 1] - in_frame(ax, across[j : j + 1], across[j : j + 1])[0, 1])
         crowded = any((np.abs(place[j] - place[k]) < (0.2, 0.05)).all() for k in written)
         if level < _APART or crowded:
             continue
@@ -362,17 +336,3 @@ def _by_chain(model: Any) -> tuple[Array, str]:
 def _user_draws(posterior: DrawsPosterior) -> Array:
     """Draws (chains, draws, p) of the slopes on the user's scale."""
     return posterior.columns.to_user(posterior.all_coefficients())[0]
-
-
-def _position(feature: Any, names: list[str]) -> int:
-    """Position of a column given by name or position."""
-    if isinstance(feature, str) and feature in names:
-        return names.index(feature)
-    if isinstance(feature, (int, np.integer)) and -len(names) <= feature < len(names):
-        return int(feature) % len(names)
-    raise ValueError(f"features must be names or positions of the {len(names)} columns of the model; got {feature!r}.")
-
-
-def _same_columns(names: list[str], others: list[str]) -> None:
-    if names != others:
-        raise ValueError(f"the two models must have the same columns; they have {len(names)} and {len(others)}.")

@@ -72,9 +72,93 @@ def feature_names(model: Any) -> list[str]:
     return [str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])]
 
 
+def check_fitted(what: str, model: Any) -> None:
+    """Refuse what is no fitted estimator of this library."""
+    from sklearn.utils.validation import check_is_fitted
+
+    from softmargin.estimators.kernel_machine import KernelMachine
+    from softmargin.estimators.linear import LinearMachine
+
+    if not isinstance(model, (LinearMachine, KernelMachine)):
+        raise ValueError(f"{what} draws a fitted model, as in BayesianSVC().fit(X, y); got {type(model).__name__}.")
+    check_is_fitted(model)
+
+
+def check_coefficients(what: str, model: Any) -> None:
+    """Refuse a fitted model without one coefficient per column."""
+    if not hasattr(model, "coef_"):
+        check_fitted(what, model)
+        raise ValueError(
+            f"{what} draws coefficients of columns, and {type(model).__name__} has none; fit BayesianSVC or "
+            "BayesianSVR."
+        )
+    rows = len(np.atleast_2d(model.coef_))
+    if rows > 1:
+        raise ValueError(f"{what} draws one coefficient per column, and this model has {rows}; fit two classes.")
+
+
 def directions(what: str, model: Any) -> tuple[str, str]:
     """What a negative and a positive coefficient speak for: the two classes, or less and more of a number."""
+    check_fitted(what, model)
     labels = [str(label) for label in getattr(model, "classes_", ("less", "more"))]
     if len(labels) != 2:
         raise ValueError(f"{what} draws a model of two classes, and this one has {len(labels)}; fit two of them.")
+    check_coefficients(what, model)
     return labels[0], labels[1]
+
+
+def bend(ax: Any, letters: str, values: Array) -> None:
+    """Make axes linear up to the middle size and logarithmic beyond, so that a wild value does not squeeze the rest."""
+    sizes = np.abs(values[values != 0.0])
+    width = float(np.median(sizes)) if len(sizes) else 1.0
+    steps = [digit * 10.0**power for power in range(-12, 13) for digit in (1, 3)]
+    steps = [step for step in steps if 0.7 * width < step <= (sizes.max() if len(sizes) else 1.0)]
+    steps = steps[:: 1 + len(steps) // 6]
+    ticks = [*(-step for step in reversed(steps)), 0.0, *steps]
+    for letter in letters:
+        getattr(ax, f"set_{letter}scale")("asinh", linear_width=width)
+        getattr(ax, f"set_{letter}ticks")(ticks, [f"{tick:g}" for tick in ticks])
+        getattr(ax, f"set_{letter}ticks")([], minor=True)
+
+
+def in_frame(ax: Any, x: Array, y: Array) -> Array:
+    """Places of points as shares of the axes' width and height."""
+    shares: Array = ax.transAxes.inverted().transform(ax.transData.transform(np.column_stack((x, y))))
+    return shares
+
+
+def position(feature: Any, names: list[str]) -> int:
+    """Position of a column given by name or position."""
+    if isinstance(feature, str) and feature in names:
+        return names.index(feature)
+    if isinstance(feature, (int, np.integer)) and -len(names) <= feature < len(names):
+        return int(feature) % len(names)
+    raise ValueError(f"features must be names or positions of the {len(names)} columns of the model; got {feature!r}.")
+
+
+def same_columns(names: list[str], others: list[str]) -> None:
+    """Refuse to compare models of different columns."""
+    if len(names) != len(others):
+        raise ValueError(f"the two models must have the same columns; they have {len(names)} and {len(others)}.")
+    for name, other in zip(names, others, strict=True):
+        if name != other:
+            raise ValueError(f"the two models must have the same columns; one has {name!r} and the other {other!r}.")
+
+
+def name_ends(ax: Any, heights: Array, names: list[str]) -> None:
+    """Write names beside the right end of lines, moved apart where they would overlap."""
+    order = np.argsort(heights)
+    here = in_frame(ax, np.full(len(heights), ax.get_xlim()[1]), heights)[order, 1]
+    place, gap = here.copy(), 0.055
+    for _ in range(200):  # push overlapping neighbours apart until none is left
+        push = 0.5 * np.maximum(gap - np.diff(place), 0.0)
+        if not (push > 1e-3 * gap).any():
+            break
+        place[:-1] -= push
+        place[1:] += push
+    for at, start, j in zip(place, here, order, strict=True):
+        ax.annotate(
+            names[j], (1.0, start), xytext=(1.03, at), xycoords="axes fraction", textcoords="axes fraction",
+            fontsize=8.5, va="center", color=RED if heights[j] > 0 else BLUE,
+            arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.5, "shrinkA": 1, "shrinkB": 0},
+        )  # fmt: skip

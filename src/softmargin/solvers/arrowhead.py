@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
 from softmargin.designs.base import Array
 from softmargin.designs.coupling import Coupled, Coupling
 from softmargin.designs.grouped import GroupedGram
+from softmargin.execution.compiled import njit
 from softmargin.solvers.gaussian import Gaussian
 from softmargin.solvers.space import Full
 
