@@ -24,7 +24,7 @@ _NOTHING = 1e-12  # part of a row in the trace of precision times covariance bel
 _FAR = 0.03  # relative rise of the bound by a step after which older steps say nothing of the next
 _WORTH = 1e-3  # gain by the scale of q, in gains by its mean, below which it is left alone
 _ENOUGH = 5  # trials of a line search after which any rise will do
-_ATTEMPTS = 40  # most trials: a kink of a large weight may be at a tiny part of the first step
+_ATTEMPTS = 60  # most trials: a kink of a large weight may be at a tiny part of the first step
 _ROUGH = 1e-4  # relative rise above which the next covariance may come from a matrix in single precision
 _LARGE = 100_000  # numbers in the design from which that saves time worth having
 
@@ -222,7 +222,7 @@ def _line_search(
         curvature = float(message.w @ (ahead * ahead + wider[1])) + prior.bend(direction)
         step = tau + here / curvature if curvature > 0.0 else math.inf
         inside = low < step < high and step < 8.0 * max(tau, 1e-12)
-        between = 0.5 * (low + high) if low > 0.0 or attempt < _ENOUGH else 0.1 * high
+        between = 0.5 * (low + high)
         tau = step if inside else (between if high < math.inf else 2.0 * tau)
     return tau, message, prior
 
