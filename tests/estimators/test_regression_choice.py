@@ -7,9 +7,12 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVR
+from softmargin.estimators import regression_choice
 from softmargin.exceptions import ModelWarning
+from softmargin.losses import Squared
 from softmargin.priors import LaplaceZero, Ridge
 
 SHORT = {"draws": 200, "warmup": 100, "chains": 2, "random_state": 0}
@@ -143,6 +146,25 @@ def test_more_columns_than_rows():
     for prior in ("ridge", "lasso"):
         model = BayesianSVR(prior).fit(X, y)
         assert len(model.choices_) == 4 and model.loo_.r2 > 0.2
+
+
+def test_a_fit_that_is_stopped_ends_the_choice(monkeypatch):
+    """Of what there is, the fit that came to its end is kept, and the user is told; other inferences stop."""
+    original = regression_choice.variational
+
+    def stopped(model, settings, noise):
+        outcome = original(model, settings, noise)
+        outcome.interrupted = model.loss != Squared()
+        return outcome
+
+    monkeypatch.setattr(regression_choice, "variational", stopped)
+    X, y = simulated("laplace")
+    with pytest.warns(ConvergenceWarning, match="vb was stopped after"):
+        model = BayesianSVR().fit(X, y)
+    assert model.likelihood_ == "squared" and not model.converged_
+    for inference in ("map", "gibbs"):
+        with pytest.raises(KeyboardInterrupt, match="interrupted while the likelihood was being chosen"):
+            BayesianSVR(inference=inference).fit(X, y)
 
 
 # --- rows that are left out -------------------------------------------------------------------------------------

@@ -239,6 +239,8 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
             try:
                 ridge = partial(form, prior=Ridge())
                 (name, loss, noise), record, first = choose_likelihood(likelihoods, problem.model, settings, ridge)
+                if first is not None and first.interrupted and self.inference != "vb":
+                    raise KeyboardInterrupt("interrupted while the likelihood was being chosen")
                 found = REGRESSIONS[self.inference](replace(problem.model, loss=loss), settings, noise, first)
             finally:
                 problem.model.blocks.close()
