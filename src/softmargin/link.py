@@ -12,7 +12,7 @@ from scipy.special import expit
 from softmargin.designs.base import Array
 from softmargin.execution.compiled import njit
 
-__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link"]
+__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity"]
 
 _KAPPA = math.pi / 8.0
 _LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
@@ -81,6 +81,13 @@ def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, 
     largest = float(kv.max()) if len(kv) else 0.0
     v_out = v / (1.0 - np.minimum(kv, _LARGEST))
     return f - part * (b - w * f) * v_out, v_out, largest
+
+
+def mixed_cavity(weights: Array, outs: Any) -> tuple[Array, Array, float]:
+    """The same of a mixture, from the cavities of its parts: without a row their weights hardly change."""
+    f = np.asarray(sum(p * out[0] for p, out in zip(weights, outs, strict=True)))
+    v = np.asarray(sum(p * (out[1] + (out[0] - f) ** 2) for p, out in zip(weights, outs, strict=True)))
+    return f, v, float(weights @ np.array([out[2] for out in outs]))
 
 
 def fit_link(

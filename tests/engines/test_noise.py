@@ -125,6 +125,38 @@ def test_vb_bound_is_the_bound(loss):
     assert evidence - 0.2 < outcome.state.objective < evidence
 
 
+def test_bounds_of_two_losses_differ_as_their_evidences_do():
+    """Both have their normalising constants: the difference of bounds is that of exact evidences, within 0.05 nats."""
+    beta, l = np.linspace(-1.0, 2.0, 1201)[:, None], np.linspace(-4.0, 3.0, 1401)
+    found = []
+    for loss in (Squared(), EpsilonInsensitive(0.3)):
+        model = problem(loss, n=60)
+        density = log_joint(model, beta, l)
+        evidence = density.max() + math.log(np.exp(density - density.max()).sum() * (3.0 / 1200) * (7.0 / 1400))
+        bound = run(LearnedNoise(GaussianVI(), Noise(HYPER)), model, max_iter=200, tol=1e-12).state.objective
+        found.append((evidence, bound))
+    (first, first_bound), (second, second_bound) = found
+    assert abs(first - second) > 0.5
+    assert first_bound - second_bound == pytest.approx(first - second, abs=0.05)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_bound_depends_on_the_unit_of_the_response_as_a_density_does(learned):
+    """A response in other units: less one log unit per row, with a band that is learned too."""
+    found = []
+    for unit in (1.0, 1e3):
+        hyper = HalfCauchy(unit)
+        noise = Noise(hyper, width_prior=hyper if learned else None, unit=unit)
+        model = problem(EpsilonInsensitive(0.3), n=40, prior=Ridge(scale=0.7))
+        model = replace(
+            build(rows_of(model), unit * model.y, prior=Ridge(scale=0.7 * unit), intercept=False),
+            loss=EpsilonInsensitive(0.3 * unit),
+        )
+        state = run(LearnedNoise(GaussianVI(), noise), model, max_iter=300, tol=1e-13).state
+        found.append(state.objective + 40.0 * math.log(unit))
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+
+
 @pytest.mark.parametrize("loss", each(LOSSES))
 def test_mean_field_is_below(loss):
     """The augmented bound rises, is below that of the best Gaussian, and equal to it where there is no latent."""

@@ -69,6 +69,33 @@ def test_errors_have_a_density(loss, kappa):
     np.testing.assert_allclose(loss.noise_cdf(np.array(ends[1:]), kappa), below, atol=1e-9)
 
 
+@pytest.mark.parametrize("loss", [Squared(), EpsilonInsensitive(0.0), EpsilonInsensitive(0.3), EpsilonInsensitive(2.0)])
+@pytest.mark.parametrize(("kappa", "v"), [(0.3, 0.5), (1.0, 4.0), (40.0, 0.01), (0.7, 0.0), (3.0, 900.0)])
+def test_predictive_density_averages_the_errors_over_the_predictor(loss, kappa, v):
+    """log_predictive is the log of E exp(kappa l - log Z) over f ~ N(0, v), by quadrature, far in the tails too."""
+    e = np.array([0.0, 0.29, -1.1, 6.0, -25.0])
+    found = loss.log_predictive(e, np.full(5, v), kappa)
+    if v == 0.0:
+        wanted = loss.loglik(e, np.full(5, kappa), np.zeros(5)) - loss.log_normalizer(kappa)
+        np.testing.assert_allclose(found, wanted, atol=1e-7)
+        return
+    width = getattr(loss, "epsilon", 0.0)
+    for at, value in zip(e, found, strict=True):
+
+        def log_density(f, at=at, top=0.0):
+            level = loss.loglik(np.array([at]), np.array([kappa]), np.array([f]))[0]
+            return level - float(loss.log_normalizer(kappa)) - 0.5 * f * f / v - 0.5 * math.log(2.0 * math.pi * v) - top
+
+        grid = np.linspace(-60.0, 60.0, 4801)
+        top = max(log_density(f) for f in grid)
+        ends = np.unique(np.concatenate((np.linspace(-400.0, 400.0, 401), [at - width, at + width])))
+        total = sum(
+            integrate.quad(lambda f, top=top: math.exp(log_density(f, top=top)), a, b, epsabs=1e-15)[0]
+            for a, b in pairwise(ends)
+        )
+        assert value == pytest.approx(top + math.log(total), abs=1e-8)
+
+
 def test_no_band_is_laplace():
     e = np.linspace(-3.0, 3.0, 13)
     wanted = stats.laplace(scale=1.0 / 1.6).cdf(e)

@@ -73,9 +73,12 @@ class CavityAverage:
         self.model, self.part, self.count = model, part, 0
         self.mean, self.square, self.kv = np.zeros(n), np.zeros(n), np.zeros(n)
 
-    def add(self, chain: Any, iteration: int) -> None:
-        """Draw fresh latents at the chain's present point and take every row out in turn."""
-        model, precision = self.model, chain.prior.precision
+    def add(self, chain: Any, iteration: int, model: Model | None = None) -> None:
+        """Draw fresh latents at the chain's present point and take every row out in turn.
+
+        ``model`` is the problem as the chain sees it, where that changes.
+        """
+        model, precision = self.model if model is None else model, chain.prior.precision
         gamma = getattr(chain, "gamma", None)
         if gamma is not None and not gamma.any():  # an empty model: every predictor is zero
             self.count += 1

@@ -78,6 +78,11 @@ class Noise:
         """Log levels, and logs of bands, that are considered."""
         return _LOWEST + math.log(self.unit), _HIGHEST + math.log(self.unit)
 
+    def log_width_density(self, width: float) -> float:
+        """Log prior density of a learned band, measured in spreads of the response."""
+        assert self.width_prior is not None
+        return self.width_prior.log_density(math.log(width)) - math.log(width / self.unit)
+
     def within(self, level: float) -> float:
         """A level or band to start draws from, inside what they consider."""
         low, high = self.range
@@ -213,7 +218,7 @@ class LearnedNoise:
         if width_prior is not None:
 
             def value(width: float) -> float:
-                return law(loss.with_width(width)).value + width_prior.log_density(math.log(width)) - math.log(width)
+                return law(loss.with_width(width)).value + self.noise.log_width_density(width)
 
             best = self.noise.unit * _largest(lambda x: value(self.noise.unit * x), 1e-9, _WIDEST, 1e-5)
             loss = loss.with_width(best) if value(best) > value(loss.width) else loss
@@ -223,7 +228,7 @@ class LearnedNoise:
         objective = inner.objective if hasattr(inner, "objective") else inner.bound
         total = objective + found.weight * energy(loss) + found.value  # the level's law has the energy already
         if width_prior is not None:
-            total += width_prior.log_density(math.log(loss.width)) - math.log(loss.width)
+            total += self.noise.log_width_density(loss.width)
         return NoiseState(inner, found, loss, total)
 
 

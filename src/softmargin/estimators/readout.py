@@ -18,7 +18,7 @@ from softmargin.engines.class_cavities import ClassMoments, draw_cavities, fit_c
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import Mixture
-from softmargin.link import WORTH, LeaveOneOut, cavity, fit_link
+from softmargin.link import WORTH, LeaveOneOut, cavity, fit_link, mixed_cavity
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 
 __all__ = ["BinaryReadout", "ClassHeldOut", "ClassReadout", "HeldOut", "Readout"]
@@ -129,12 +129,8 @@ class BinaryReadout:
         return self.linked(model, *cavity(state.f, state.v, state.message.w, state.message.b, self.part))
 
     def of_mixture(self, model: Model, mixture: Mixture) -> HeldOut:
-        # without a row each component has its own cavity; their weights hardly change
-        weights = mixture.weights
         outs = [cavity(state.f, state.v, state.message.w, state.message.b, self.part) for state in mixture.states]
-        f = sum(p * out[0] for p, out in zip(weights, outs, strict=True))
-        v = sum(p * (out[1] + (out[0] - f) ** 2) for p, out in zip(weights, outs, strict=True))
-        return self.linked(model, np.asarray(f), np.asarray(v), float(weights @ np.array([out[2] for out in outs])))
+        return self.linked(model, *mixed_cavity(mixture.weights, outs))
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> HeldOut:
         left_out = getattr(model.space, "left_out", leave_one_out)  # a space without matrices has its own

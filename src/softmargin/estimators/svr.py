@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -21,25 +24,30 @@ from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.problem import kept_columns, prepare, prior_of
 from softmargin.estimators.regression import REGRESSIONS, Regression
+from softmargin.estimators.regression_choice import Likelihood, choose_likelihood
 from softmargin.estimators.regression_readout import RegressionReadout, Units, half_widths
 from softmargin.estimators.selection import Selection
 from softmargin.estimators.validation import check_finite, check_names, check_numeric
+from softmargin.exceptions import ModelWarning
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 from softmargin.losses.epsilon import EpsilonInsensitive
 from softmargin.losses.squared import Squared
+from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import HalfCauchy
 
 __all__ = ["BayesianSVR"]
 
-_LIKELIHOODS = ("epsilon-insensitive", "squared")
+_LIKELIHOODS = ("auto", "epsilon-insensitive", "squared")
+_NOTHING = 0.01  # share of the squared error of a constant below which a model explains nothing
 
 
 class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     """Support vector regression that learns its penalty and its noise, with intervals for coefficients and predictions.
 
     Errors ``e = y - f`` have the density ``exp(-2 max(|e| - epsilon, 0)/nu)/(2 epsilon + nu)``: flat within epsilon,
-    exponential beyond. The noise level nu is learned from the normalised density, so it needs no tuning.
+    exponential beyond; or they are normal. The noise level nu is learned from the normalised density, so it needs no
+    tuning, and the evidence tells which of the two densities the errors have.
 
     Parameters
     ----------
@@ -49,15 +57,16 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     inference : {"vb", "map", "meanfield", "gibbs", "hmc"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode, "meanfield" the approximation of Luts and
         Ormerod (2014), "gibbs" exact draws, "hmc" exact draws that follow each other with less correlation.
-    likelihood : {"epsilon-insensitive", "squared"}, default="epsilon-insensitive"
-        The loss; "squared" is normal noise with standard deviation nu.
+    likelihood : {"auto", "epsilon-insensitive", "squared"}, default="auto"
+        The loss; "squared" is normal noise with standard deviation nu. "auto" fits both by "vb" and takes the
+        one with the higher bound on the evidence; with a number for ``epsilon`` it is the epsilon-insensitive loss.
     epsilon : float or "learn", default="learn"
         Half width of the band in which errors cost nothing, in standard deviations of y if ``standardize``. "learn"
         fits it to the shape of the errors (zero for Laplace errors, about one standard deviation for normal ones),
         which is what makes intervals cover as they should; "vb" and "meanfield" take its best value, "map" that of
         "vb", and "gibbs" and "hmc" draw it.
     noise : float or "learn", default="learn"
-        Noise level nu, in standard deviations of y if ``standardize``.
+        Noise level nu, in standard deviations of y if ``standardize``; a number needs a loss that is given.
     fit_intercept : bool, default=True
         Whether to fit an intercept; it is not shrunk.
     standardize : bool, default=True
@@ -96,7 +105,17 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     noise_ : float
         Noise level nu in units of y, in the same sense.
     epsilon_ : float
-        Half width of the band in units of y; its posterior mean for "gibbs" and "hmc".
+        Half width of the band in units of y, with the epsilon-insensitive loss; its posterior mean for "gibbs" and
+        "hmc".
+    likelihood_ : str
+        The loss that was used.
+    choices_ : DataFrame
+        What was tried to choose it: evidence bound, leave-one-out log density with its standard error, and seconds of
+        each loss; empty where it was given.
+    loo_ : RegressionLeaveOneOut
+        How well rows are predicted without themselves, in closed form: ``rmse``, mean ``log_density``, ``r2`` against
+        the mean of the other rows, and ``max_kv``, the largest share of a predictor's precision that its own row
+        supplies. For "map" it is that of the variational fit.
     inclusion_ : array of shape (n_features,)
         Posterior probability that a column is in, for priors that leave columns out.
     inclusion_error_, chain_inclusion_, indicator_gap_ : arrays
@@ -126,7 +145,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         prior: Any = "ridge",
         inference: str = "vb",
         *,
-        likelihood: str = "epsilon-insensitive",
+        likelihood: str = "auto",
         epsilon: float | str = "learn",
         noise: float | str = "learn",
         fit_intercept: bool = True,
@@ -201,34 +220,36 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
             used = count > 0
             X, y, count = X[used], y[used], count[used]
         units, unit = self._response_units(y, count)
-        loss, noise = self._likelihood(unit)
+        likelihoods = self._likelihoods(unit)
         columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
         self._note_constant_columns(columns.keep, names)
         each, end = fit_tasks(self, X, y)
+        form = partial(
+            prepare,
+            X,
+            (y - units.centre) / units.spread,
+            count,
+            count,
+            columns,
+            loss=likelihoods[0].loss,
+            names=names,
+            workers=self._workers(),
+            streams=Streams.from_random_state(self.random_state),
+        )
         with one_blas_thread():
-            problem = prepare(
-                X,
-                (y - units.centre) / units.spread,
-                count,
-                count,
-                columns,
-                prior=prior,
-                loss=loss,
-                solver=self.solver,
-                names=names,
-                workers=self._workers(),
-                streams=Streams.from_random_state(self.random_state),
-            )
-            settings = Settings(
-                RegressionReadout(columns, problem.coordinates.basis, units),
-                callback=each,
-                **self._run_settings(),
-            )
+            problem = form(prior=prior, solver=self.solver)
+            readout = RegressionReadout(columns, problem.coordinates.basis, units, problem.part, count)
+            settings = Settings(readout, callback=each, **self._run_settings())
             try:
-                found = REGRESSIONS[self.inference](problem.model, settings, noise)
+                ridge = partial(form, prior=Ridge())
+                (name, loss, noise), record, first = choose_likelihood(likelihoods, problem.model, settings, ridge)
+                if first is not None and first.interrupted and self.inference != "vb":
+                    raise KeyboardInterrupt("interrupted while the likelihood was being chosen")
+                found = REGRESSIONS[self.inference](replace(problem.model, loss=loss), settings, noise, first)
             finally:
                 problem.model.blocks.close()
         end()
+        self.likelihood_, self.choices_ = name, record.table()
         self._publish(found, units)
         return self
 
@@ -239,16 +260,27 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
             raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
         if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
             raise ValueError(f"epsilon must be a number of at least 0 or 'learn'; got {self.epsilon!r}.")
+        if self.likelihood == "squared" and self.epsilon != "learn":
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is the band of the epsilon-insensitive loss, and likelihood='squared' has "
+                "none: leave out one of the two."
+            )
+        if self.likelihood == "auto" and self.epsilon == "learn" and self.noise != "learn":
+            raise ValueError(
+                f"noise={self.noise!r} is another thing for each loss: name it too, as in "
+                "likelihood='epsilon-insensitive' or 'squared'."
+            )
         return prior_of(self.prior)
 
-    def _likelihood(self, unit: float) -> tuple[Any, Noise]:
-        """The loss, and what is known about the noise of a response with spread ``unit``."""
+    def _likelihoods(self, unit: float) -> tuple[Likelihood, ...]:
+        """The losses to choose from, the simpler one first, with their noise for a response of spread ``unit``."""
         prior, level = HalfCauchy(unit), None if isinstance(self.noise, str) else float(self.noise)
-        if self.likelihood == "squared":
-            return Squared(), Noise(prior, level, unit=unit)
-        if isinstance(self.epsilon, str):
-            return EpsilonInsensitive(0.5 * unit), Noise(prior, level, prior, unit)
-        return EpsilonInsensitive(float(self.epsilon)), Noise(prior, level, unit=unit)
+        plain, learned = Noise(prior, level, unit=unit), Noise(prior, level, prior, unit)
+        squared = Likelihood("squared", Squared(), plain)
+        if not isinstance(self.epsilon, str):
+            return (Likelihood("epsilon-insensitive", EpsilonInsensitive(float(self.epsilon)), plain),)
+        band = Likelihood("epsilon-insensitive", EpsilonInsensitive(0.5 * unit), learned)
+        return tuple(each for each in (squared, band) if self.likelihood in ("auto", each.name))
 
     def _response_units(self, y: Array, count: Array) -> tuple[Units, float]:
         """How y is standardized, and its spread as the model sees it; without an intercept it is not centred."""
@@ -268,13 +300,22 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         self._units = units
         self._fitted: Any = Binary(found, 1.0)  # type: ignore[arg-type]
         self.noise_ = units.spread * float(np.exp(np.log(found.levels).mean()))
-        if self.likelihood != "squared":
+        self.loo_ = found.held.loo
+        if self.likelihood_ != "squared":
             self.epsilon_ = units.spread * float(np.mean([loss.epsilon for loss in found.losses]))
         chosen = self._fitted.inclusion()
         if chosen is not None:
             self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
             self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
         warn_of_fits([found], self.inference, self.tol, LEVEL + 1)  # type: ignore[list-item]
+        if self.loo_.r2 < _NOTHING:
+            warnings.warn(
+                "this model predicts no better than the mean of y: rows that are left out have "
+                f"{1.0 - self.loo_.r2:.2f} times the squared error of the mean of the others; look for other "
+                "predictors, or more rows.",
+                ModelWarning,
+                stacklevel=LEVEL,
+            )
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise."""

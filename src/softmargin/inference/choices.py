@@ -29,6 +29,7 @@ __all__ = [
     "Trial",
     "choose",
     "entropy",
+    "mean_and_error",
     "refitted",
     "tilted",
 ]
@@ -190,7 +191,7 @@ class _Losses:
             begun = time.process_time()
             loss = self.found[candidate] = self.task.refits(candidate, trial)
             if loss is not None:
-                mean, error = _mean(loss, self.task.count)
+                mean, error = mean_and_error(loss, self.task.count)
                 record.add(_named(candidate), "folds", mean, error, time.process_time() - begun)
         return self.found[candidate]
 
@@ -199,11 +200,11 @@ class _Losses:
         old_loss, new_loss = self.of(now, best, record), self.of(new, trial, record)
         if old_loss is None or new_loss is None:
             return False
-        gain, error = _mean(old_loss - new_loss, self.task.count)
+        gain, error = mean_and_error(old_loss - new_loss, self.task.count)
         return gain > errors * error
 
 
-def _mean(values: Array, count: Array) -> tuple[float, float]:
+def mean_and_error(values: Array, count: Array) -> tuple[float, float]:
     """Mean over observations and its standard error; a row that counts twice is two observations."""
     total = float(count.sum())
     mean = float(count @ values) / total

@@ -42,9 +42,10 @@ class Loss(Protocol):
     the linear predictor. A loss leaves out a face that it does not have; engines say which ones they need.
 
     A loss for regression also has ``log_normalizer(kappa)``, the log of the integral of ``exp(kappa l)`` over y;
-    ``noise_cdf(e, kappa)``, the distribution function of ``y - f``; and ``noise_power``, the power with which a noise
-    level enters the weight, ``kappa = level^-noise_power``. One with a band has ``width`` and ``with_width``. A loss
-    that is a sum of hinges has ``pieces(y, c)``.
+    ``noise_cdf(e, kappa)``, the distribution function of ``y - f``; ``log_predictive(e, v, kappa)``, the log density of
+    ``y - E f`` for f with the variance v; and ``noise_power``, the power with which a noise level enters the weight,
+    ``kappa = level^-noise_power``. One with a band has ``width`` and ``with_width``. A loss that is a sum of hinges
+    has ``pieces(y, c)``.
     """
 
     def loglik(self, y: Array, c: Array, f: Array) -> Array:

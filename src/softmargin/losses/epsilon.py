@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import erfcx, log_ndtr
 
 from softmargin.designs.base import Array
 from softmargin.losses.base import Message, Pieces, Rows
@@ -51,6 +53,20 @@ class EpsilonInsensitive:
         inside = np.minimum(size, self.epsilon) / total
         beyond = 0.5 / kappa / total * -np.expm1(-2.0 * kappa * np.maximum(size - self.epsilon, 0.0))
         return 0.5 + np.sign(e) * (inside + beyond)
+
+    def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
+        """Log density of y at ``e = y - E f`` and weight ``kappa``, for f ~ N(E f, v).
+
+        The flat part of the density and its two exponential tails are averaged apart, in closed form.
+        """
+        total = 2.0 * self.epsilon + 1.0 / kappa
+        s, size = np.maximum(np.sqrt(v), 1e-9 * total), np.abs(e)
+        upper, lower = log_ndtr((self.epsilon - size) / s), log_ndtr((-self.epsilon - size) / s)
+        with np.errstate(divide="ignore"):  # a band of zero has no flat part
+            flat = upper + np.log(-np.expm1(lower - upper))
+        tails = np.logaddexp(_tail(size - self.epsilon, s, kappa), _tail(-size - self.epsilon, s, kappa))
+        out: Array = np.logaddexp(flat, tails) - np.log(total)
+        return out
 
     @property
     def width(self) -> float:
@@ -100,3 +116,11 @@ class EpsilonInsensitive:
             w += side.w
             b += side.b - side.w * shift
         return Rows(w, b)
+
+
+def _tail(u: Array, s: Array, kappa: float) -> Array:
+    """Log of ``E exp(-2 kappa x) 1{x > 0}`` for x ~ N(u, s^2), without cancellation on either side."""
+    x = math.sqrt(2.0) * kappa * s - u / (math.sqrt(2.0) * s)
+    far = np.log(0.5 * erfcx(np.maximum(x, 0.0))) - 0.5 * (u / s) ** 2
+    near = log_ndtr(-math.sqrt(2.0) * x) - 2.0 * kappa * (u - kappa * s * s)
+    return np.where(x > 0.0, far, near)

@@ -33,6 +33,11 @@ class Squared:
         p: Array = ndtr(e * np.sqrt(kappa))
         return p
 
+    def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
+        """Log density of y at ``e = y - E f`` and weight ``kappa``, for f with the variance v."""
+        total = v + 1.0 / kappa
+        return -0.5 * (np.log(2.0 * math.pi * total) + e * e / total)
+
     def loglik(self, y: Array, c: Array, f: Array) -> Array:
         return -0.5 * c * (y - f) ** 2
 
