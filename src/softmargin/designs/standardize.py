@@ -44,7 +44,8 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     """Weighted mean and spread of every column; columns without spread are left out.
 
     Without an intercept centring would change the model, so columns are then divided by their root mean square
-    and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row.
+    and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row. Columns
+    that are not ``active`` are neither centred nor divided.
     """
     p, sparse = X.shape[1], bool(sp.issparse(X))
     share = weight / weight.sum()
@@ -77,8 +78,8 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, active: bool =
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
     if active:
         return Columns(keep, mean * unit, 1.0 / sd / unit, intercept, p)
-    # centring is no change of the model where the intercept is not shrunk, and it keeps the algebra exact
-    return Columns(keep, mean * unit, np.ones(len(keep)), intercept, p)
+    # as given: a shift would move the prior of the intercept to that of other columns
+    return Columns(keep, np.zeros(len(keep)), np.ones(len(keep)), intercept, p)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -12,7 +12,7 @@ from softmargin.designs.base import Array
 from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.annealing import Annealing
 from softmargin.engines.approach import many_rows
-from softmargin.engines.certificate import Certificate
+from softmargin.engines.certificate import Certificate, certify_given
 from softmargin.engines.descent import mode_engine
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
@@ -186,16 +186,19 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
         point, penalty = state.point, state.penalty
     else:
         raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
-    notice = ""
-    if point.certificate.gap > _UNFINISHED:
-        outcome.change = point.certificate.gap
-        way = "try another scale of the prior" if algorithm == "newton" else "use algorithm='newton' or raise max_iter"
+    notice, gap = "", point.certificate.gap
+    if not np.isnan(gap):
+        gap = certify_given(model, point.beta, point.g, penalty).gap
+    if gap > _UNFINISHED:
+        outcome.change = gap
+        other = "standardize the columns or try another scale of the prior"
+        way = other if algorithm == "newton" else "use algorithm='newton' or raise max_iter"
         notice = f"the mode is certified to a relative gap of {outcome.change:.1e} only; {way}."
     scale = state.prior.values["scale"]
     later = hasattr(model.space, "left_out")  # products alone: what takes the longest waits until it is asked for
     held = (deferred if later else type(settings.readout).of_mode)(settings.readout, model, point, penalty)
     posterior = settings.readout.point(point.beta, scale)
-    return Fit(posterior, held, scale, outcome, gap=point.certificate.gap, notice=notice)
+    return Fit(posterior, held, scale, outcome, gap=gap, notice=notice)
 
 
 INFERENCES: dict[str, Callable[[Model, Settings, Fit | None], Fit]] = {

@@ -73,12 +73,21 @@ def narrowed(
     ours = isinstance(recipe.prior, Ridge) and recipe.prior.learned and recipe.prior.hyperprior is None
     if not ours or recipe.inference == "map" or len(columns.keep) < _MANY * rows or usual.outcome.interrupted:
         return None
-    length = float(count @ model.blocks.design.norms()) / float(count.sum())
-    scale = _SPREAD / math.sqrt(length)
+    scale = _SPREAD / math.sqrt(_length(model, columns, count))
     quiet = replace(_offset(settings), options={}, callback=None)
     first = fit_vb(model.with_prior(prior.at_scale(scale)).with_weight(_RATE * model.c), quiet)
     better = first.loo.objective < usual.loo.objective - _MARGIN
     return Narrow(scale, _RATE, first) if better else None
+
+
+def _length(model: Model, columns: Columns, count: Array) -> float:
+    """Mean squared length of a row, around the mean row where an intercept takes that up."""
+    design, total = model.blocks.design, float(count.sum())
+    length = float(count @ design.norms()) / total
+    if not columns.intercept:
+        return length
+    mean = design.rmatvec(count)[1:] / total
+    return length - float(mean @ mean)
 
 
 def _offset(settings: Settings) -> Settings:
