@@ -76,6 +76,6 @@ def test_a_gap_that_is_left_is_said():
     """Columns in units from 1e-5 to 1e5 under absolute values: the mode is not found, and the user is told."""
     X, y, weight, prior, standardized, rate = random_problem(145)
     assert not isinstance(prior, Ridge)
-    with pytest.warns(UserWarning, match="certified to a relative gap of .* only; standardize the columns"):
+    with pytest.warns(UserWarning, match="certified to a relative gap of .* only; .* columns in similar units"):
         model = BayesianSVC(prior, "map", learning_rate=rate, standardize=standardized).fit(X, y, sample_weight=weight)
     assert model.gap_ > 1e-6

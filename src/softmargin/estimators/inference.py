@@ -205,7 +205,7 @@ def _newton(model: Model, settings: Settings) -> Fit:
         lambda start: run_engine(engine(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol),
         starts if model.prior.stretch(model.prior.start()) is not None else (1.0,),
     )
-    way = "standardize the columns or try another scale of the prior"
+    way = "try another scale of the prior, or columns in similar units"
     return _of_mode(model, settings, outcome, outcome.state.point, outcome.state.penalty, way)
 
 
