@@ -197,7 +197,7 @@ class Sparse:
         return replace(self, X=self.X[index])
 
     def joined(self, index: Any, others: Array) -> Sparse | None:
-        """The rows ``index`` with some ``others`` below, given as ``rows`` gives them; None where few entries are zero."""
+        """The rows ``index`` above ``others``, which are as ``rows`` gives them; None where few entries are zero."""
         some = self.X[index]
         if some.nnz > _SPARSE * some.shape[0] * some.shape[1]:
             return None

@@ -187,7 +187,7 @@ def fit_binary(
                 rate, first = 1.0, None
             elif many_rows(model) and hasattr(model.prior, "gaussian"):
                 rate, first = settled(*sampled(model, settings))[0], None
-            elif hasattr(model.prior, "gaussian") and (model.size <= len(sign) or light):
+            elif hasattr(model.prior, "gaussian") and (model.size <= len(sign) + model.free_dimension or light):
                 rate, first = settled(model, settings)
                 narrow = narrowed(recipe, model, settings, columns, count, first)
             else:  # point masses, or more columns than rows: settled under a normal prior
