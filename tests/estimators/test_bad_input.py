@@ -52,7 +52,8 @@ CASES = {
     "options": ({"engine_options": {"steps": 3}}, X, Y, None, r"unknown engine_options \['steps'\]"),
     "class weight": ({"class_weight": {"z": 2.0}}, X, Y, None, r"names classes \['z'\] that are not in y"),
     "half-Cauchy mode": (
-        {"inference": "map", "prior": Ridge(hyperprior=HalfCauchy())}, X, Y, None, "degenerates at zero",
+        {"inference": "map", "prior": Ridge(hyperprior=HalfCauchy()), "engine_options": {"starts": (1.0,)}}, X, Y, None,
+        "degenerates at zero",
     ),
 }  # fmt: skip
 

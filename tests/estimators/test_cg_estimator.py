@@ -81,7 +81,7 @@ def test_a_weight_of_two_is_a_repeated_row(solver, options):
 def test_a_learned_scale_is_that_of_the_space_of_the_rows():
     X, y = words(50, 80)
     X, y = X[np.arange(60) % 50], y[np.arange(60) % 50]  # ten copies
-    options = {"inference": "map", "learning_rate": 0.5}
+    options = {"inference": "map", "learning_rate": 0.5, "engine_options": {"starts": (0.1, 1.0, 10.0)}}
     assert fitted("cg", X, y, **options).scale_ == pytest.approx(fitted("dual", X, y, **options).scale_, rel=1e-4)
 
 

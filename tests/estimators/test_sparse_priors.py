@@ -177,11 +177,11 @@ def test_signals_stand_out(prior, inference):
 
 def test_bridge_mode_is_sparse_and_the_best_of_its_starts():
     X, y = sparse_truth()
-    model = BayesianSVC(Bridge(0.5), "map", learning_rate=1.0, max_iter=2000).fit(X, y)
+    model = BayesianSVC(Bridge(0.5, 0.01), "map", learning_rate=1.0, max_iter=2000).fit(X, y)
     assert set(model.get_support(indices=True)) >= {0, 1, 2} and (model.coef_ == 0.0).sum() >= 3
     single = [
         BayesianSVC(
-            Bridge(0.5), "map", learning_rate=1.0, max_iter=2000, engine_options={"starts": (start,)}
+            Bridge(0.5, 0.01), "map", learning_rate=1.0, max_iter=2000, engine_options={"starts": (start,)}
         ).fit(X, y).trace_[-1]
         for start in (0.01, 1.0, 100.0)
     ]  # fmt: skip

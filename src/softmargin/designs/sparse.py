@@ -6,11 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from softmargin.designs.base import Array
 from softmargin.execution.compiled import njit
 
 __all__ = ["Implicit", "Sparse"]
+
+_SPARSE = 0.1  # share of stored entries from which a copy without zeros left out is multiplied sooner
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -192,6 +195,14 @@ class Sparse:
 
     def pick(self, index: Any) -> Sparse:
         return replace(self, X=self.X[index])
+
+    def joined(self, index: Any, others: Array) -> Sparse | None:
+        """The rows ``index`` above ``others``, which are as ``rows`` gives them; None where few entries are zero."""
+        some = self.X[index]
+        if some.nnz > _SPARSE * some.shape[0] * some.shape[1]:
+            return None
+        raw = others[:, int(self.intercept) :] / self.scale + self.shift
+        return replace(self, X=sp.vstack((some, sp.csr_matrix(raw)), format="csr"))
 
     def rows(self, index: Any) -> Array:
         slopes = (self.X[index].toarray() - self.shift) * self.scale

@@ -48,7 +48,8 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float =
     prior scale means the same.
 
     Without an intercept centring would change the model, so columns are then divided by their root mean square
-    and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row.
+    and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row. Columns
+    with ``power`` 0 are not centred either.
     """
     p, sparse = X.shape[1], bool(sp.issparse(X))
     share = weight / weight.sum()
@@ -81,13 +82,12 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float =
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
     if power == 1.0:
         return Columns(keep, mean * unit, 1.0 / sd / unit, intercept, p)
-    # centring is no change of the model where the intercept is not shrunk, and it keeps the algebra exact
-    scale = np.ones(len(keep))
-    if power > 0.0 and len(keep):
-        log_sd = np.log(sd) + np.log(unit)  # squares of 1e-200 would underflow
-        middle = log_sd.max()
-        kept = np.exp(2.0 * (1.0 - power) * (log_sd - middle))
-        scale = np.exp(-power * log_sd - (1.0 - power) * middle) * np.sqrt(len(keep) / kept.sum())
+    if power == 0.0:  # as given: a shift would move the prior of the intercept to that of other columns
+        return Columns(keep, np.zeros(len(keep)), np.ones(len(keep)), intercept, p)
+    log_sd = np.log(sd) + np.log(unit)  # squares of 1e-200 would underflow
+    middle = log_sd.max(initial=0.0)
+    kept = np.exp(2.0 * (1.0 - power) * (log_sd - middle))
+    scale = np.exp(-power * log_sd - (1.0 - power) * middle) * np.sqrt(len(keep) / max(kept.sum(), 1e-300))
     return Columns(keep, mean * unit, scale, intercept, p)
 
 

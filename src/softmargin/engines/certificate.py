@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,12 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.engines.model import Model
 from softmargin.engines.penalty import Penalty
+from softmargin.execution.blocks import Blocks
 
-__all__ = ["Certificate", "certify", "objective_of"]
+__all__ = ["Certificate", "certify", "certify_given", "objective_of"]
+
+_MARGIN = 1e-6  # distance from the margin at which a row is on it
+_ROUNDED = float(np.finfo(np.float64).eps)  # what rounding leaves in the loss of a row on the margin
 
 
 class Certificate(NamedTuple):
@@ -43,3 +48,22 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     shrink, conjugate = penalty.conjugate(score)
     lower = shrink * float(g.sum()) - conjugate
     return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))
+
+
+def certify_given(model: Model, beta: Array, g: Array, penalty: Penalty) -> Certificate:
+    """The same in the columns as they were given, also where the model works in the space that the rows span.
+
+    The coefficients are those that the user gets: what the basis leaves out is in the gap, and so is the rounding of
+    rows on the margin, which counts where the objective itself is next to nothing.
+    """
+    if model.span is not None:
+        design, beta = model.span.given, model.span.lift(beta)
+        lead = int(design.intercept)
+        precision = np.full(len(beta), penalty.precision[-1])  # the prior does not change under rotations
+        precision[:lead] = penalty.precision[:lead]
+        penalty = Penalty(precision, np.zeros(len(beta)))
+        model = replace(model, blocks=Blocks(design, model.y, model.c), free=np.arange(len(beta)) < lead, span=None)
+    f = model.blocks.matvec(beta)
+    found = certify(model, beta, f, g, penalty)
+    rounding = _ROUNDED * float(model.c[np.abs(1.0 - model.y * f) < _MARGIN].sum())
+    return found._replace(gap=found.gap + rounding / max(abs(found.objective), 1e-300))

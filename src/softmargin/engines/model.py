@@ -12,6 +12,7 @@ from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
 from softmargin.losses.base import Loss
 from softmargin.priors.base import BoundPrior, Flags
+from softmargin.solvers.coordinates import Span
 from softmargin.solvers.gaussian import Normal
 from softmargin.solvers.space import Full, Space
 
@@ -30,6 +31,7 @@ class Model:
     free: Flags
     streams: Streams
     space: Space = field(default_factory=Full)
+    span: Span | None = None  # where the coordinates are those of the space of all rows
     known: int = 0  # last columns that say which group a row is of: never missing, and no covariates
 
     @property
@@ -82,9 +84,9 @@ class Model:
     ) -> Any:
         """The same for those who need its mean, solves and draws alone.
 
-        With more coefficients than rows it never forms a matrix of their size.
+        With more shrunk coefficients than rows it never forms a matrix of their size.
         """
-        if self.dimension > len(w):
+        if self.dimension - self.free_dimension > len(w):
             return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
         return self.gaussian(w, b, precision, shift, dent)
 

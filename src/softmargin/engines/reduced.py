@@ -95,15 +95,19 @@ def _nearest(u: Array, count: int) -> Any:
 
 def few_rows(model: Model, near: Flags, inside: Flags) -> tuple[Model, Any]:
     """The rows ``near``, and for each class the mean of its rows ``inside``; with the places of the former."""
-    index = np.flatnonzero(near)
-    rows, y, c = [model.blocks.design.rows(index)], [model.y[index]], [model.c[index]]
+    index, design = np.flatnonzero(near), model.blocks.design
+    means, y, c = [], [model.y[index]], [model.c[index]]
     for side in (-1.0, 1.0):
         weight = np.where(inside & (model.y == side), model.c, 0.0)
         total = float(weight.sum())
         if total > 0.0:
-            rows.append(model.blocks.rmatvec(weight)[None] / total)
+            means.append(model.blocks.rmatvec(weight) / total)
             y.append(np.array([side]))
             c.append(np.array([total]))
-    design = Dense.plain(np.ascontiguousarray(np.concatenate(rows)))
-    blocks = Blocks(design, np.concatenate(y), np.concatenate(c))
+    others = np.array(means).reshape(-1, model.size)
+    joined = getattr(design, "joined", None)  # sparse rows stay so where that is the sooner way
+    few = None if joined is None else joined(index, others)
+    if few is None:
+        few = Dense.plain(np.ascontiguousarray(np.concatenate((design.rows(index), others))))
+    blocks = Blocks(few, np.concatenate(y), np.concatenate(c))
     return replace(model, blocks=blocks), index

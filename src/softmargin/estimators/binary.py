@@ -265,7 +265,7 @@ def _choose(
     index = np.arange(len(sign))
     if own and many_rows(model):
         index, quick_model, quick_settings = sampled(model, settings)
-    elif own and (model.size <= len(sign) or light):
+    elif own and (model.size <= len(sign) + model.free_dimension or light):
         quick_model, quick_settings = model, settings
     else:  # point masses, or more columns than rows: chosen under a normal prior
         normal = prepare(*rows, prior=Ridge(), **form)

@@ -11,8 +11,7 @@ import numpy as np
 from softmargin.designs.base import Array
 from softmargin.engines.active_set import ActiveSet, finish
 from softmargin.engines.annealing import Annealing
-from softmargin.engines.approach import many_rows
-from softmargin.engines.certificate import Certificate
+from softmargin.engines.certificate import Certificate, certify_given
 from softmargin.engines.descent import mode_engine
 from softmargin.engines.fixed_point import EM, MeanField
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
@@ -22,6 +21,7 @@ from softmargin.engines.penalty import Penalty
 from softmargin.engines.scale_mixture import mix_over_scale
 from softmargin.engines.single_changes import best_change
 from softmargin.estimators.drawing import draw_by_gibbs, draw_by_hmc
+from softmargin.estimators.evidence import settled_scale
 from softmargin.estimators.fits import Fit, Inclusion, Settings, best_of, needs_no_draws, options_of, run_engine
 from softmargin.estimators.held import deferred
 from softmargin.priors.base import PriorMessage
@@ -165,47 +165,72 @@ def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome
 
 
 def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    """The mode at the scale of the variational fit; with ``starts``, jointly with the scale from each of them."""
     needs_no_draws(model)
     if not hasattr(model.prior, "mode"):
         raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
+    algorithm = _algorithm(model, settings)
+    settled = None if "starts" in settings.options else settled_scale(model, settings, first)
+    if settled is not None:
+        model = model.with_prior(model.prior.at_scale(settled.scale))
+    fit = (_newton if algorithm == "newton" else _climbed)(model, settings)
+    if settled is not None and not settled.converged:
+        fit.outcome.converged, fit.outcome.change = False, settled.change
+    return fit
+
+
+def _algorithm(model: Model, settings: Settings) -> str:
+    """How the mode is to be found."""
     convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
-    algorithm = settings.options.get("algorithm", "newton" if convex and linear else "em")
+    algorithm: str = settings.options.get("algorithm", "newton" if convex and linear else "em")
+    if algorithm not in ("newton", "em", "anneal"):
+        raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
     if algorithm != "newton" and linear and hasattr(model.blocks.design, "entries"):
         raise ValueError(f"solver='cg' finds the mode by algorithm='newton' alone; got {algorithm!r}.")
-    if algorithm in ("em", "anneal"):
-        outcome = _em(model, settings, algorithm == "anneal", convex or not linear or model.dimension < model.size)
-        state = outcome.state
-        if not linear:  # nothing sits on a margin, and there is no gap to certify
-            scale = state.prior.values["scale"]
-            held = settings.readout.of_smooth_mode(model, state.q.mean, state.f, state.prior.precision)
-            return Fit(settings.readout.point(state.q.mean, scale), held, scale, outcome, gap=float("nan"))
-        g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
-        point, penalty = _certified(model, state.q.mean, g, state.prior)
-    elif algorithm == "newton":
-        options = options_of(settings, "algorithm", "starts")
-        learned = model.prior.stretch(model.prior.start()) is not None
-        several = (1.0,) if many_rows(model) else (0.1, 1.0, 10.0)  # many rows leave no doubt about the scale
-        starts = _positive(options.get("starts", several)) if learned else (1.0,)
-        tol = min(settings.tol, 1e-6)
-        engine = mode_engine(model)
-        outcome = best_of(
-            lambda start: run_engine(engine(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol),
-            starts,
-        )
-        state = outcome.state
-        point, penalty = state.point, state.penalty
-    else:
-        raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
-    notice = ""
-    if point.certificate.gap > _UNFINISHED:
-        outcome.change = point.certificate.gap
-        way = "try another scale of the prior" if algorithm == "newton" else "use algorithm='newton' or raise max_iter"
-        notice = f"the mode is certified to a relative gap of {outcome.change:.1e} only; {way}."
-    scale = state.prior.values["scale"]
+    return algorithm
+
+
+def _climbed(model: Model, settings: Settings) -> Fit:
+    """The mode by EM or annealing; certified where the loss has a margin and the penalty is convex."""
+    convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
+    anneal = settings.options.get("algorithm") == "anneal"
+    outcome = _em(model, settings, anneal, convex or not linear or model.dimension < model.size)
+    state = outcome.state
+    if not linear:  # nothing sits on a margin, and there is no gap to certify
+        scale = state.prior.values["scale"]
+        held = settings.readout.of_smooth_mode(model, state.q.mean, state.f, state.prior.precision)
+        return Fit(settings.readout.point(state.q.mean, scale), held, scale, outcome, gap=float("nan"))
+    g = np.clip(model.y * (state.message.b - state.message.w * state.f), 0.0, 2.0 * model.c)
+    point, penalty = _certified(model, state.q.mean, g, state.prior)
+    way = "use algorithm='newton' or raise max_iter"
+    return _of_mode(model, settings, outcome, point, penalty, way)
+
+
+def _newton(model: Model, settings: Settings) -> Fit:
+    """The exact mode with its certificate."""
+    starts = _positive(options_of(settings, "algorithm", "starts").get("starts", (1.0,)))
+    tol = min(settings.tol, 1e-6)
+    engine = mode_engine(model)
+    outcome = best_of(
+        lambda start: run_engine(engine(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol),
+        starts if model.prior.stretch(model.prior.start()) is not None else (1.0,),
+    )
+    way = "try another scale of the prior, or columns in similar units"
+    return _of_mode(model, settings, outcome, outcome.state.point, outcome.state.penalty, way)
+
+
+def _of_mode(model: Model, settings: Settings, outcome: Outcome, point: ActiveSet, penalty: Penalty, way: str) -> Fit:
+    """A mode with its leave-one-out predictors; ``way`` is what to do where its gap is large."""
+    notice, gap = "", point.certificate.gap
+    if not np.isnan(gap):
+        gap = certify_given(model, point.beta, point.g, penalty).gap
+    if gap > _UNFINISHED:
+        outcome.change = gap
+        notice = f"the mode is certified to a relative gap of {gap:.1e} only; {way}."
+    scale = outcome.state.prior.values["scale"]
     later = hasattr(model.space, "left_out")  # products alone: what takes the longest waits until it is asked for
     held = (deferred if later else type(settings.readout).of_mode)(settings.readout, model, point, penalty)
-    posterior = settings.readout.point(point.beta, scale)
-    return Fit(posterior, held, scale, outcome, gap=point.certificate.gap, notice=notice)
+    return Fit(settings.readout.point(point.beta, scale), held, scale, outcome, gap=gap, notice=notice)
 
 
 INFERENCES: dict[str, Callable[[Model, Settings, Fit | None], Fit]] = {

@@ -23,7 +23,7 @@ from softmargin.priors.ridge import Ridge
 from softmargin.priors.spike_slab import SpikeSlab
 from softmargin.solvers.cg import ConjugateGradients, Iterative
 from softmargin.solvers.cholesky import Cholesky
-from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.coordinates import Coordinates, Span
 from softmargin.solvers.dual import Dual
 from softmargin.solvers.space import Full
 from softmargin.solvers.span import distinct
@@ -115,14 +115,16 @@ def prepare(
 
     ``point`` says that its mode alone is wanted, ``gaussian`` that a Gaussian approximation is.
     """
+    given = design_for(X, columns)
     ways = {"products": True, "point": point, "gaussian": gaussian}
-    coordinates = coordinates_for(design_for(X, columns), prior, solver, **ways)
+    coordinates = coordinates_for(given, prior, solver, **ways)
+    span = None if coordinates.basis is None else Span(given, coordinates.basis)
     free = np.zeros(coordinates.design.shape[1], dtype=bool)
     free[: int(columns.intercept)] = True
     blocks = Blocks(coordinates.design, sign, weight, workers=workers)
     space = Iterative(coordinates.design) if isinstance(coordinates.design, Implicit) else Full()
     rows = _different(coordinates.design) if len(free) > len(sign) else len(sign)
-    model = Model(blocks, loss, bound_prior(prior, free, columns, rows, names), free, streams, space)
+    model = Model(blocks, loss, bound_prior(prior, free, columns, rows, names), free, streams, space, span)
     return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
 
 

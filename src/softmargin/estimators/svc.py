@@ -132,7 +132,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     posterior_ : Posterior
         The posterior itself.
     scale_ : float
-        Prior scale: the fixed value, the mode, or exp of the posterior mean of its logarithm.
+        Prior scale: the fixed value, that of the variational fit ("map"), or exp of the mean of its logarithm.
     learning_rate_ : float
         Learning rate used.
     offset_ : float

@@ -65,7 +65,7 @@ def choose_wide(
     The link of the refits has Platt's targets, which bound the confidence that a few rows can give, and a free offset.
     """
     prior: Any = model.prior
-    length = float(count @ model.blocks.design.norms()) / float(count.sum())
+    length = _length(model, count)
     record, found = Record(), []
     for scale, rate in ((None, Rules.base), (_SPREAD / math.sqrt(length), _RATE)):
         begun, candidate = time.process_time(), Candidate(tilts, rate)
@@ -82,3 +82,13 @@ def choose_wide(
         found.append((link.objective, value, Wide(Chosen(candidate, record), scale, fit, kept)))
     _, record.taken, wide = min(found, key=lambda entry: entry[0])
     return wide
+
+
+def _length(model: Model, count: Array) -> float:
+    """Mean squared length of a row, around the mean row where an intercept takes that up."""
+    design, total = model.blocks.design, float(count.sum())
+    length = float(count @ design.norms()) / total
+    if not design.intercept:
+        return length
+    mean = design.rmatvec(count)[1:] / total
+    return length - float(mean @ mean)

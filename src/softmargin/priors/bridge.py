@@ -37,7 +37,8 @@ class Bridge:
     scale : float or "learn"
         Scale of the coefficients.
     hyperprior : HalfT, HalfCauchy, InverseGamma or None
-        Prior of a learned scale; None is half-t with 10 degrees of freedom, for modes Gamma(2, 1) on ``scale^-alpha``.
+        Prior of a learned scale; None is half-t with 10 degrees of freedom, for the joint mode with the
+        scale Gamma(2, 1) on ``scale^-alpha``.
         ``InverseGamma(a, b)`` puts Gamma(a, rate b) on ``scale^-alpha``.
     intercept_scale : float
         Standard deviation of the intercept.

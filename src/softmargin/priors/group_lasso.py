@@ -35,7 +35,8 @@ class GroupLasso:
     scale : float or "learn"
         Scale of the lengths.
     hyperprior : HalfT, HalfCauchy, InverseGamma or None
-        Prior of a learned scale; None is half-t with 10 degrees of freedom, and for modes Gamma(2, 1) on ``1/scale``.
+        Prior of a learned scale; None is half-t with 10 degrees of freedom, for the joint mode with the
+        scale Gamma(2, 1) on ``1/scale``.
         ``InverseGamma(a, b)`` puts Gamma(a, rate b) on ``1/scale``.
     intercept_scale : float
         Standard deviation of the intercepts.

@@ -28,10 +28,10 @@ class Ridge:
     scale : float or "learn"
         Standard deviation of the coefficients (of standardized columns when the estimator standardizes).
     hyperprior : HalfT, HalfCauchy, InverseGamma or None
-        Prior of a learned scale. None is half-t with 10 degrees of freedom for posteriors; for the posterior mode,
-        where that degenerates, it is InverseGamma(2, 1) on the variance.
+        Prior of a learned scale. None is half-t with 10 degrees of freedom; for the joint mode with the scale, where
+        that degenerates, it is InverseGamma(2, 1) on the variance.
     intercept_scale : float
-        Standard deviation of the intercept.
+        Standard deviation of the intercept (of standardized columns when the estimator standardizes).
 
     Examples
     --------

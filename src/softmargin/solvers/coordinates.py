@@ -9,7 +9,19 @@ import numpy as np
 from softmargin.designs.base import Array, Design
 from softmargin.designs.dense import Dense
 
-__all__ = ["Coordinates"]
+__all__ = ["Coordinates", "Span"]
+
+
+class Span(NamedTuple):
+    """The columns as they were given, and the basis of the space of their rows that an engine works in."""
+
+    given: Design
+    basis: Array
+
+    def lift(self, z: Array) -> Array:
+        """Coefficients of the columns from coordinates in the basis, the intercept in front of both."""
+        lead = int(self.given.intercept)
+        return np.concatenate((z[:lead], self.basis @ z[lead:]))
 
 
 class Coordinates(NamedTuple):
