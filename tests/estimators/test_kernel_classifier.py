@@ -16,7 +16,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC
 
 from softmargin import BayesianKernelClassifier, BayesianSVC
-from softmargin.designs.kernels import mean_distance, resolve
+from softmargin.designs.kernels import resolve
 from softmargin.estimators.kernel_search import Search, Setting
 from softmargin.inference.choices import Record
 from softmargin.priors import Ridge
