@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
-from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.cluster import KMeans
 
 from softmargin.designs.base import Array
 from softmargin.designs.dense import Dense
@@ -42,9 +42,8 @@ def choose_points(X: Any, size: int, rng: np.random.Generator, columns: Columns 
     X = X if sp.issparse(X) else np.unique(np.asarray(X, dtype=np.float64), axis=0)
     if X.shape[0] <= size:
         return X
-    seed = int(rng.integers(2**31))
-    start, _ = kmeans_plusplus(X, size, random_state=seed, n_local_trials=1)  # more trials take most of the time
-    return KMeans(size, init=start, n_init=1, max_iter=_ROUNDS).fit(X).cluster_centers_
+    means = KMeans(size, init="k-means++", n_init=1, max_iter=_ROUNDS, random_state=int(rng.integers(2**31)))
+    return means.fit(X).cluster_centers_
 
 
 @dataclass(frozen=True, eq=False)

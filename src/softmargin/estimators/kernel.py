@@ -302,7 +302,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
             self.inference,
             rate,
             self.max_active,
-            None if self.n_inducing == "auto" else self.n_inducing,
+            None if isinstance(self.n_inducing, str) else self.n_inducing,
             tilts=self.likelihood == "hinge" and self.class_weight is None and self.probability == "calibrated",
             run=self._run_settings(),
         )

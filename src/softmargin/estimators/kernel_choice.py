@@ -19,6 +19,7 @@ from softmargin.inference.choices import Candidate, Record, Rules, choose
 
 __all__ = ["Request", "Settled", "settle"]
 
+_TIGHT = 1e-8  # share of the variance that refits may leave out: they predict new rows, with all of their variance
 _SLAB = 2048  # rows at a time
 SEARCHED = 400  # rows, at most, that choices are made on
 _SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
@@ -105,8 +106,8 @@ def _sampled(rows: KernelRows) -> KernelRows:
     return replace(some, weight=some.weight * (share / own * own.sum() / share.sum())[some.label])
 
 
-def _quick(rows: KernelRows, setting: Setting, before: VIState | None) -> Quick:
-    machine = quick_fit(rows, setting, before)
+def _quick(rows: KernelRows, setting: Setting, before: VIState | None, **options: float) -> Quick:
+    machine = quick_fit(rows, setting, before, **options)
     assert machine is not None
     return machine
 
@@ -135,7 +136,7 @@ def _chosen(
     machines: dict[Candidate, Quick] = {}
 
     def quick(candidate: Candidate, least: float) -> Fit | None:
-        machine = quick_fit(rows.at_candidate(candidate), setting, before, least)
+        machine = quick_fit(rows.at_candidate(candidate), setting, before, least=least)
         if machine is None:
             return None
         machines[candidate] = machine
@@ -145,7 +146,7 @@ def _chosen(
         state = machines[candidate].fit.vi  # started from nothing, wide kernels may end in a worse optimum
         assert state is not None
         start = state._replace(ku=state.ku[index], f=state.f[index])
-        return _quick(rows.take(index).at_candidate(candidate), setting, start)
+        return _quick(rows.take(index).at_candidate(candidate), setting, start, loose=_TIGHT)
 
     order = row_order(rows.X)
     trials = Trials(quick, refit, lambda index: rows.X[index], rows.label, rows.weight, order, tilts, rules=_RULES)

@@ -158,8 +158,7 @@ def _enough(rows: KernelRows, settled: Settled, base: float, tol: float, task: T
         value = {"n_inducing": features.size, **record.taken}
         record.add(value, "leave-one-out", level.held.loo.objective, np.nan, time.process_time() - begun)
         gain = math.inf if best is None else best.held.loo.objective - level.held.loo.objective
-        if best is None or gain > 0.0:
-            best = level
+        best = level  # also where that gained nothing: rows that are points themselves flatter the score of fewer
         spanned = features.size < size  # these points determine the others
         if spanned or level.outcome.interrupted or gain <= _GAIN * _unit(best.held.loo.objective):
             break
@@ -206,7 +205,7 @@ def fit_batches(
     scale = float(state.prior.values["scale"])
     posterior = readout.gaussian(state.q.mean, state.q.root, np.array([scale]), np.ones(1))
     done = Fit(posterior, HeldOut(means, variances, loo), base * scale, fit.outcome)
-    kept = {"state": state, "seen": seen, "max_kv": max_kv, "by_class": rows.by_class}
+    kept: dict[str, Any] = {"state": state, "seen": seen, "max_kv": max_kv, "by_class": rows.by_class}
     return KernelStream(done, rows.rate, rows.loss, chosen, map=features, base=base, **kept)
 
 

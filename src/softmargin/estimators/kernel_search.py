@@ -152,16 +152,29 @@ class _Continued(GaussianVI):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Quick(KernelBinary):
-    """A machine on features that leave variance out, of new rows as of training rows: both must be alike."""
+    """A machine on features that leave a share of every training row's variance out, and as much of new rows'."""
+
+    loose: float
 
     def moments(self, X: Any) -> tuple[Array, Array]:
-        f, v = self.fit.posterior.moments(self.design(X))
-        return f, v
+        design, outside = self._design(X)
+        f, v = self.fit.posterior.moments(design)
+        return f, v + self.fit.posterior.square * np.maximum(outside - self.loose, 0.0)
 
 
-def quick_fit(rows: KernelRows, setting: Setting, before: VIState | None = None, least: float = 0.0) -> Quick | None:
-    """A fit to be compared, started from another one of the same rows; None as soon as its scale is below ``least``."""
-    features, F = kernel_map(setting.kernel, rows.X, rows.count, setting.columns, rows.at, tolerance=_LOOSE)
+def quick_fit(
+    rows: KernelRows,
+    setting: Setting,
+    before: VIState | None = None,
+    *,
+    least: float = 0.0,
+    loose: float = _LOOSE,
+) -> Quick | None:
+    """A fit to be compared, started from another one of the same rows; None as soon as its scale is below ``least``.
+
+    Its features may leave the share ``loose`` of a row's variance out.
+    """
+    features, F = kernel_map(setting.kernel, rows.X, rows.count, setting.columns, rows.at, tolerance=loose)
     model, outcome = rows.model(F), Outcome(None)
 
     def fallen(*_: Any) -> bool:
@@ -174,7 +187,7 @@ def quick_fit(rows: KernelRows, setting: Setting, before: VIState | None = None,
     scale = float(state.prior.values["scale"])
     posterior = readout.gaussian(state.q.mean, state.q.root, np.array([scale]), np.ones(1))
     fit = Fit(posterior, readout.of_fit(model, state), scale, outcome, vi=state)
-    return Quick(fit, rows.rate, rows.loss, map=features)
+    return Quick(fit, rows.rate, rows.loss, map=features, loose=loose)
 
 
 class Width(NamedTuple):
