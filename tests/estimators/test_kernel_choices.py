@@ -180,7 +180,9 @@ def test_a_rare_class_has_more_than_its_share_of_the_rows_that_choose():
     some = _sampled(rows)
     assert len(some.sign) == 400
     assert (some.sign > 0).sum() == 100
-    assert some.weight.sum() == pytest.approx(400.0)
-    assert some.weight[some.sign > 0].sum() / 400.0 == pytest.approx(y.mean()), "together they weigh their share"
+    np.testing.assert_allclose(some.weight[some.sign > 0], 1.0)
+    assert some.weight[some.sign > 0].sum() / some.weight.sum() == pytest.approx(y.mean()), "the shares of all rows"
     tilted = some.at_candidate(Candidate(True, 0.25))
     assert tilted.c[some.sign > 0].sum() == pytest.approx(tilted.c[some.sign < 0].sum())
+    whole = rows.at_candidate(Candidate(True, 0.25))
+    assert tilted.c[some.sign > 0][0] == pytest.approx(whole.c[sign > 0][0]), "a rare row weighs what it does in all"

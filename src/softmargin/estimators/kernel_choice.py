@@ -91,7 +91,11 @@ def settle(rows: KernelRows, request: Request) -> Settled:
 
 
 def _sampled(rows: KernelRows) -> KernelRows:
-    """Some of the rows, more of a rare class than its share; every class weighs what it does in all rows."""
+    """Some of the rows, more of a rare class than its share.
+
+    A row of that class weighs what it does in all rows, which is what tilted weights go by, and the other class as much
+    more as it does there.
+    """
     n, label = len(rows.sign), rows.label
     if n <= SEARCHED:
         return rows
@@ -102,8 +106,8 @@ def _sampled(rows: KernelRows) -> KernelRows:
     sizes = [few, SEARCHED - few] if rare == 0 else [SEARCHED - few, few]
     index = np.sort(np.concatenate([rng.choice(own, k, replace=False) for own, k in zip(classes, sizes, strict=True)]))
     some = rows.take(index)
-    share, own = np.bincount(label, rows.weight), np.bincount(some.label, some.weight)
-    return replace(some, weight=some.weight * (share / own * own.sum() / share.sum())[some.label])
+    times = np.bincount(label, rows.weight) / np.bincount(some.label, some.weight)
+    return replace(some, weight=some.weight * (times / times[rare])[some.label])
 
 
 def _quick(rows: KernelRows, setting: Setting, before: VIState | None, **options: float) -> Quick:
@@ -148,8 +152,8 @@ def _chosen(
         start = state._replace(ku=state.ku[index], f=state.f[index])
         return _quick(rows.take(index).at_candidate(candidate), setting, start, loose=_TIGHT)
 
-    order = row_order(rows.X)
-    trials = Trials(quick, refit, lambda index: rows.X[index], rows.label, rows.weight, order, tilts, rules=_RULES)
+    order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
+    trials = Trials(quick, refit, lambda index: rows.X[index], rows.label, count, order, tilts, rules=_RULES)
     choice = choose(trials, _RULES)
     record.entries += [entry._replace(value=setting.value | entry.value) for entry in choice.record.entries]
     return choice.candidate, machines[choice.candidate]
