@@ -81,11 +81,13 @@ def settle(rows: KernelRows, request: Request) -> Settled:
     first = Candidate(request.tilts, _RULES.base)
     if given is not None:  # leave-one-out flatters wide kernels at high rates of a hinge
         first = given if likelihood else Candidate(False, min(given.rate, _RULES.base))
-    setting, middle, before = _width(some.at_candidate(first), request, record)
+    setting, middle, tried, before = _width(some.at_candidate(first), request, record)
+    known = {} if tried is None else {first: tried}
     if given is None:
-        candidate, machine = _chosen(some, setting, request.tilts, before, record)
+        candidate, machine = _chosen(some, setting, request.tilts, known, before, record)
     else:
-        candidate, machine = given, _quick(some.at_candidate(given), setting, before)
+        candidate = given
+        machine = known[given] if given in known else _quick(some.at_candidate(given), setting, before)
     record.taken = setting.value | {"tilt": candidate.tilt, "learning_rate": candidate.rate}
     return Settled(setting, middle, candidate, machine, record, some is rows)
 
@@ -116,8 +118,10 @@ def _quick(rows: KernelRows, setting: Setting, before: VIState | None, **options
     return machine
 
 
-def _width(rows: KernelRows, request: Request, record: Record) -> tuple[Setting, float | None, VIState | None]:
-    """The kernel to take, the length that its search began with, and a fit to start from."""
+def _width(
+    rows: KernelRows, request: Request, record: Record
+) -> tuple[Setting, float | None, Quick | None, VIState | None]:
+    """The kernel to take, the length its search began with, the fit of it if there is one, and one to start from."""
     kernel, length, scaled, *_ = request
     settings = settings_of(rows, kernel, length, scaled)
     search = Search(rows, record)
@@ -126,20 +130,27 @@ def _width(rows: KernelRows, request: Request, record: Record) -> tuple[Setting,
         search.last = _quick(rows, settings_of(rows, kernel, "mean-distance", scaled)[0], None).fit.vi
     learned = length == "learn" and settings[0].kernel.length is not None
     if not learned and len(settings) == 1:
-        return settings[0], settings[0].kernel.length, search.last
+        return settings[0], settings[0].kernel.length, None, search.last
     best = min((search.at(setting, 0.0) for setting in settings), key=lambda one: one.rank)
     if learned:
-        best = search.climb(best)
-    return best.setting.wider(search.refined(best)), best.setting.kernel.length, best.machine.fit.vi
+        best = search.refined(search.climb(best))
+    return best.setting.wider(best.step), best.setting.kernel.length, best.machine, best.machine.fit.vi
 
 
 def _chosen(
-    rows: KernelRows, setting: Setting, tilts: bool, before: VIState | None, record: Record
+    rows: KernelRows,
+    setting: Setting,
+    tilts: bool,
+    known: dict[Candidate, Quick],
+    before: VIState | None,
+    record: Record,
 ) -> tuple[Candidate, Quick]:
-    """Tilt and learning rate at the width found, and the quick fit with them."""
-    machines: dict[Candidate, Quick] = {}
+    """Tilt and learning rate at the width found, and the quick fit with them; ``known`` are fits that were made."""
+    machines = dict(known)
 
     def quick(candidate: Candidate, least: float) -> Fit | None:
+        if candidate in known:
+            return known[candidate].fit
         machine = quick_fit(rows.at_candidate(candidate), setting, before, least=least)
         if machine is None:
             return None
@@ -155,5 +166,6 @@ def _chosen(
     order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
     trials = Trials(quick, refit, lambda index: rows.X[index], rows.label, count, order, tilts, rules=_RULES)
     choice = choose(trials, _RULES)
-    record.entries += [entry._replace(value=setting.value | entry.value) for entry in choice.record.entries]
+    new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record
+    record.entries += [entry._replace(value=setting.value | entry.value) for entry in new]
     return choice.candidate, machines[choice.candidate]

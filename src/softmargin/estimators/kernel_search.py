@@ -34,6 +34,7 @@ _STEPS = 40  # most steps of such a fit: where the scale collapses it would take
 _TRUSTED = 0.8  # largest k v up to which a leave-one-out score may choose a width
 _NARROWEST, _WIDEST = -3.0, 4.0  # widths tried, as powers of two of the mean distance
 _WORTH = 3e-4  # gain of the score below which the next width is not tried
+_STILL = 0.05  # move of the width, as a power of two, that is not worth a fit
 _ALIKE = 1.5  # ratio of spreads up to which columns are taken to have one unit
 _POSITIVE = ("chi2", "additive_chi2")  # kernels of counts, which cannot be centred
 
@@ -242,12 +243,14 @@ class Search:
                 break
         return best
 
-    def refined(self, best: Width) -> float:
-        """Where the parabola through the best score and its neighbours is lowest, at most half a step off."""
+    def refined(self, best: Width) -> Width:
+        """Move to the lowest point of the parabola through the best score and its neighbours, where that is lower."""
         near = [self.found.get((best.setting.kernel, best.step + side)) for side in (-1.0, 1.0)]
         if best.rank[0] or any(one is None or one.rank[0] for one in near):
-            return best.step
+            return best
         below, above = (one.rank[1] for one in near if one is not None)
         bend = below + above - 2.0 * best.rank[1]
         shift = 0.5 * (below - above) / bend if bend > 0.0 else 0.0
-        return best.step + min(max(shift, -0.5), 0.5)
+        if abs(shift) < _STILL:
+            return best
+        return min(best, self.at(best.setting, best.step + min(max(shift, -0.5), 0.5)), key=lambda one: one.rank)
