@@ -122,3 +122,37 @@ def test_errors_say_what_to_do():
         InducingMap.of(resolve("precomputed", None, np.eye(3)), np.eye(3))
     with pytest.raises(ValueError, match="give length_scale a number"):
         InducingMap.of(resolve("laplacian", 1.0, X), X[:3]).turned(X)
+
+
+def test_centres_are_means_of_the_rows_next_to_them():
+    """Clouds far apart: k-means ends where every centre is the mean of a cloud."""
+    rng = np.random.default_rng(0)
+    middle = 100.0 * np.arange(5)[:, None] * [1.0, -1.0]
+    X = np.repeat(middle, 8, axis=0) + rng.normal(size=(40, 2))
+    points = choose_points(X, 5, np.random.default_rng(1))
+    means = X.reshape(5, 8, 2).mean(axis=1)
+    np.testing.assert_allclose(points[np.argsort(points[:, 0])], means, rtol=1e-9)
+
+
+def test_centres_are_closer_to_the_rows_than_rows_themselves():
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    points = choose_points(X, 30, np.random.default_rng(1))
+
+    def inertia(centres):
+        return ((X[:, None] - centres[None]) ** 2).sum(axis=2).min(axis=1).sum()
+
+    labels = ((X[:, None] - points[None]) ** 2).sum(axis=2).argmin(axis=1)
+    moved = np.array([X[labels == k].mean(axis=0) for k in range(30)])
+    assert inertia(moved) > 0.99 * inertia(points), "another round moves them little"
+    for seed in range(5):
+        rows = X[np.random.default_rng(seed).choice(600, 30, replace=False)]
+        assert inertia(points) < 0.8 * inertia(rows)
+
+
+def test_points_that_others_determine_are_left_out():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    wide, narrow = (resolve("rbf", length, X) for length in (20.0, 0.3))
+    few = inducing_map(wide, X, 100, np.random.default_rng(1))
+    assert few.size < 40
+    assert few.features(X)[1].max() < 1e-5
+    assert inducing_map(narrow, X, 100, np.random.default_rng(1)).size == 100

@@ -172,11 +172,13 @@ def test_few_points_predict_like_all_rows(inference):
 
 def test_auto_takes_inducing_points_for_many_rows():
     X, y = rings(2100)
-    model = BayesianKernelClassifier(length_scale=2.0, learning_rate=0.25, random_state=0).fit(X, y)
-    assert len(model.posterior_.mean) == 201
-    assert len(BayesianKernelClassifier(length_scale=2.0, random_state=0).fit(X[:300], y[:300]).posterior_.mean) < 301
+    settings = {"length_scale": 0.3, "learning_rate": 0.25, "random_state": 0}
+    model = BayesianKernelClassifier(**settings).fit(X, y)
+    assert len(model.posterior_.mean) < 2100
     assert model.loo_probability_.shape == (2100, 2)
     assert np.isfinite(model.loo_probability_).all()
+    given = BayesianKernelClassifier(n_inducing=30, **settings).fit(X, y)
+    assert len(given.posterior_.mean) == 31
 
 
 def test_rows_that_arrive_later():
@@ -241,6 +243,7 @@ def test_rows_of_many_classes_that_arrive_later():
         ({"basis": "active", "inference": "gibbs", "max_active": 61}, "max_active must be between 1 and"),
         ({"basis": "inducing", "n_inducing": 61}, "n_inducing must be at most the number of rows"),
         ({"basis": "inducing", "n_inducing": 0}, "n_inducing must be at least 1"),
+        ({"n_inducing": "many"}, "n_inducing must be a whole number or 'auto'"),
         ({"basis": "inducing", "engine_options": {"moves": 3}}, "unknown engine_options"),
         ({"inference": "svi", "engine_options": {"decay": 0.2}}, "decay must be"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 from sklearn.cluster import KMeans
 
 from softmargin.designs.base import Array
@@ -120,9 +121,17 @@ class InducingMap(KernelMap):
 def inducing_map(
     kernel: Kernel, X: Any, size: int, rng: np.random.Generator, columns: Columns | None = None
 ) -> InducingMap:
-    """The map of at most ``size`` points that cover the rows X."""
+    """The map of at most ``size`` points that cover the rows X; those that the others determine are left out."""
     points = choose_points(X, size, rng, columns)
+    if not kernel.precomputed:
+        points = points[_independent(kernel.matrix(points))]
     return InducingMap.of(kernel, points, columns=columns, unit=float(kernel.diagonal(points).mean()))
+
+
+def _independent(K: Array) -> Any:
+    """Numbers of the points whose values the others leave uncertain: wide kernels need few points."""
+    _, pivot, rank, _ = dpstrf(K, tol=_JITTER * float(K.diagonal().max()), lower=1)
+    return np.sort(pivot[:rank] - 1)
 
 
 def _rbf_slope(K: Array) -> Array:

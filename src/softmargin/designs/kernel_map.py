@@ -101,11 +101,17 @@ class KernelMap:
 
 
 def kernel_map(
-    kernel: Kernel, X: Any, count: Array, columns: Columns | None = None, at: Any = None
+    kernel: Kernel,
+    X: Any,
+    count: Array,
+    columns: Columns | None = None,
+    at: Any = None,
+    *,
+    tolerance: float = _TOLERANCE,
 ) -> tuple[KernelMap, Array]:
     """The map of training rows X (numbered ``at`` if precomputed), which count ``count`` times, and their features.
 
-    Pivoted Cholesky: landmarks are added until no row has more than 1e-8 of the largest variance left.
+    Pivoted Cholesky: landmarks are added until no row has more than ``tolerance`` of the largest variance left.
     """
     precomputed = kernel.precomputed
     rows = X if precomputed else rescaled(X, columns)
@@ -118,12 +124,12 @@ def kernel_map(
         raise ValueError("the kernel is zero on every row, so there is nothing to learn; use another kernel.")
     K = K / unit
     largest = float(K.diagonal().max())
-    factor, pivot, rank, _ = dpstrf(K, tol=_TOLERANCE * largest, lower=1)
+    factor, pivot, rank, _ = dpstrf(K, tol=tolerance * largest, lower=1)
     order = pivot - 1
     lower = np.tril(factor)[:, :rank]
     F = np.empty_like(lower, order="C")
     F[order] = lower
-    if rank < len(K) and np.abs(K - F @ F.T).max() > 2.0 * _TOLERANCE * largest:  # a semi-definite rest is small
+    if rank < len(K) and np.abs(K - F @ F.T).max() > 2.0 * tolerance * largest:  # a semi-definite rest is small
         check_eigenvalues(np.asarray(np.linalg.eigvalsh(K), dtype=np.float64))
     chosen = order[:rank]
     landmarks = np.asarray(at)[chosen] if precomputed else rows[chosen]

@@ -77,6 +77,11 @@ class GaussianVI:
         """The state with given row and prior precisions, from a given mean."""
         return self._evaluate(model, ku, Du, mean, model.gaussian(ku, ku, Du))
 
+    def from_messages(self, model: Model, w: Array, b: Array, Du: Array) -> VIState:
+        """The state with given row messages and prior precisions: a start from a fit of the same rows elsewhere."""
+        q = model.gaussian(w, b, Du)
+        return self._evaluate(model, w, Du, q.mean, q)
+
     def step(self, model: Model, state: VIState, iteration: int) -> tuple[VIState, Info]:
         """One accepted ascent step."""
         rho = self._damping(model, state)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.optimize import minimize_scalar
 
 from softmargin.designs.base import Array
-from softmargin.engines.gaussian_vi import GaussianVI
+from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import Outcome, run
 from softmargin.engines.model import Model
 from softmargin.link import cavity
@@ -19,6 +20,7 @@ from softmargin.solvers.gaussian import Normal
 
 __all__ = [
     "InducingModel",
+    "Neighbour",
     "best_scale",
     "fit_inducing",
     "fixed_scale",
@@ -29,6 +31,7 @@ __all__ = [
 
 _ROUNDS = 12  # values of the scale at most
 _FAR = 2.0  # largest step of the logarithm of the scale
+_LOOSE = 1e-3  # precision of free coefficients at a start
 _LONG = 4.0  # step in units of the gap where the slope is not known
 
 
@@ -44,6 +47,20 @@ class InducingModel(Model):
         """The same rows under another prior, what the columns leave scaled by it."""
         design: Any = self.blocks.design
         return replace(self, prior=prior, blocks=self.blocks.loosened(prior.start().values["scale"] ** 2 * design.rest))
+
+
+class Neighbour(NamedTuple):
+    """Row messages and scale of a fit to the same rows in other columns."""
+
+    w: Array
+    b: Array
+    scale: float
+
+    def start(self, model: Model, engine: GaussianVI) -> VIState:
+        """The state of a model with these messages."""
+        D = np.full(model.size, self.scale**-2.0)
+        D[model.free] = _LOOSE
+        return engine.from_messages(model, self.w, self.b, D)
 
 
 def fixed_scale(prior: BoundPrior) -> bool:
@@ -108,7 +125,7 @@ def fit_inducing(
     max_iter, tol : int, float
         Of every run.
     state : optional
-        State of a neighbouring fit to start from.
+        State of a neighbouring fit to start from, or a ``Neighbour`` with other points.
     **watch
         ``progress`` and ``callback`` of the runs.
     """
@@ -118,7 +135,7 @@ def fit_inducing(
         return fixed, run(engine, fixed, max_iter=max_iter, tol=tol, state=_warm(engine, fixed, state), **watch)
     if state is None:  # the scale of a model in which columns are everything is close
         state = run(engine, model, max_iter=max_iter, tol=max(tol, 1e-4), inner=True).state
-    x = math.log(state.prior.values["scale"])
+    x = math.log(state.scale if isinstance(state, Neighbour) else state.prior.values["scale"])
     trace: list[float] = []
     steps, last = 0, None
     for _ in range(_ROUNDS):
@@ -147,6 +164,8 @@ def _warm(engine: Any, model: Model, state: Any) -> Any:
     """A state of a neighbouring model as a start, where there is one."""
     if state is None:
         return None
+    if isinstance(state, Neighbour):
+        return state.start(model, engine)
     return engine.restart(model, state) if hasattr(engine, "restart") else engine.moments(model, state.q)
 
 

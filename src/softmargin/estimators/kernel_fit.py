@@ -17,19 +17,22 @@ from softmargin.designs.kernel_map import copies, kernel_map, rescaled
 from softmargin.diagnostics import not_mixed
 from softmargin.engines.active_vectors import LengthScale
 from softmargin.engines.gaussian_vi import GaussianVI
+from softmargin.engines.inducing import Neighbour
 from softmargin.engines.jump import fit_active
 from softmargin.engines.kernel_draws import KernelDraws, NewRows
 from softmargin.estimators.binary import Binary
+from softmargin.estimators.choosing import Chosen
 from softmargin.estimators.fits import Fit, Settings, options_of, run_engine
 from softmargin.estimators.inference import INFERENCES
-from softmargin.estimators.kernel_inducing import Points, Task, fit_batches, fit_points, points_of
+from softmargin.estimators.kernel_choice import Request, Settled, settle
+from softmargin.estimators.kernel_inducing import FEW, Task, fit_batches, fit_points, points_of
 from softmargin.estimators.kernel_models import KernelBinary, KernelExpansions, by_length
-from softmargin.estimators.kernel_search import Candidate, KernelRows, kernel_prior, settle
+from softmargin.estimators.kernel_search import KernelRows, kernel_prior
 from softmargin.estimators.pairwise import Pairwise, paired, until
 from softmargin.estimators.readout import HeldOut
 from softmargin.execution.blocks import one_blas_thread
-from softmargin.execution.streams import Purpose, Streams
-from softmargin.link import LeaveOneOut, fit_link
+from softmargin.execution.streams import Streams
+from softmargin.link import WORTH, LeaveOneOut, fit_link
 from softmargin.losses.hinge import Hinge
 from softmargin.priors.g_prior import GPrior
 
@@ -39,8 +42,6 @@ _SHRINKAGE = {"active": (1.0, 1.0), "full": (2.0, 2.0)}  # of the g-prior: long 
 _OWN_SLOPE = {"logit": 1.0, "probit": math.sqrt(8.0 / math.pi)}  # of the logistic function with the same slope at 0
 _WIDTHS = 1.0  # prior standard deviation of the logarithm of a length that is drawn, around the mean distance
 _SLAB = 256  # rows whose draws are held at a time
-_FULL = 1000  # rows from which "auto" takes inducing points
-_SEARCHED = 600  # rows, at most, that the width and the learning rate are settled on
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class KernelRecipe:
     learning_rate: float | str
     max_active: int | None = None
     n_inducing: int | None = None
+    tilts: bool = False  # whether the automatic choice may tilt
     run: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -69,7 +71,12 @@ class KernelRecipe:
         """Whether a fit of this many rows is on inducing points."""
         if self.basis != "auto":
             return self.basis == "inducing"
-        return self.inference == "svi" or (self.inference == "vb" and rows > _FULL and not self.precomputed)
+        return self.inference == "svi" or (self.inference == "vb" and rows > FEW and not self.precomputed)
+
+    @property
+    def request(self) -> Request:
+        """What is to be chosen."""
+        return Request(self.kernel, self.length_scale, self.scaled, self.learning_rate, self.tilts)
 
     @property
     def expansions(self) -> bool:
@@ -107,47 +114,61 @@ def fit_kernel(
         rows = KernelRows(X, sign, count, weight, loss, kernel_prior(recipe.scale), streams, at)
         task = Task(recipe.run, callback)
         if before is not None:
-            points = Points(before.map, before.base, before.learning_rate)
-            return fit_batches(_in_units(recipe, rows, before.base), points, task, before)
-        if recipe.inducing(len(sign)):
-            found = _settled(recipe, rows)
-            base = _base(recipe, found)
-            features = points_of(rows, found.map.kernel, found.map.columns, recipe.n_inducing).in_units(base)
-            fit_rows = fit_batches if recipe.inference == "svi" else fit_points
-            return fit_rows(_in_units(recipe, rows, base), Points(features, base, found.rate), task)
+            same = {"rate": before.learning_rate, "by_class": before.by_class, "tilt": before.chosen.candidate.tilt}
+            rows = _in_units(recipe, replace(rows, **same), before.base)
+            return fit_batches(rows, before.map, before.base, before.chosen, task, before)
         if recipe.expansions:
             return _drawn(recipe, rows, task)
-        return _featured(recipe, rows, task)
+        if recipe.inference == "svi":
+            settled = settle(rows, recipe.request)
+            base = _base(recipe, settled)
+            size = min(FEW, len(sign)) if recipe.n_inducing is None else recipe.n_inducing
+            features = points_of(rows, settled.setting, size).in_units(base)
+            rows = _in_units(recipe, rows.at_candidate(settled.candidate), base)
+            return fit_batches(rows, features, base, _choice(settled), task)
+        return _copied(recipe, rows, task)
 
 
-def _base(recipe: KernelRecipe, found: Candidate) -> float:
+def _base(recipe: KernelRecipe, settled: Settled) -> float:
     """What a fit takes as its unit of the scale, so that it starts where the quick fit ended."""
-    return float(found.state.prior.values["scale"]) if isinstance(recipe.scale, str) else 1.0
+    return settled.machine.fit.scale if isinstance(recipe.scale, str) else 1.0
+
+
+def _choice(settled: Settled) -> Chosen:
+    return Chosen(settled.candidate, settled.record)
 
 
 def _in_units(recipe: KernelRecipe, rows: KernelRows, base: float) -> KernelRows:
     return replace(rows, prior=kernel_prior(recipe.scale, base, mode=recipe.inference == "map"))
 
 
-def _featured(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelBinary:
-    """A coefficient for every row, by any engine of linear machines on the kernel's features."""
-    # copies of a row are one row that counts more: no work is done twice, and the result is that of weights
+def _copied(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelBinary:
+    """Fit rows among which there may be copies: these are one row that counts more.
+
+    No work is done twice, the result is that of weights, and it does not depend on the order of the rows.
+    """
     rows, inverse = _merged(recipe, rows)
-    chosen = _settled(recipe, rows)
-    features, F, base = chosen.map, chosen.features, 1.0
-    whole = len(F) == len(rows.sign)
-    if not whole:
-        features, F = kernel_map(features.kernel, rows.X, rows.count, features.columns)
-    quick = whole and recipe.inference == "vb"
-    if not quick:
-        base = _base(recipe, chosen)
-        features, F, rows = features.in_units(base), base * F, _in_units(recipe, rows, base)
-    model = rows.model(F, chosen.rate)
+    settled = settle(rows, recipe.request)
+    base = _base(recipe, settled)
+    rows = _in_units(recipe, rows.at_candidate(settled.candidate), base)
+    if recipe.inducing(len(rows.sign)):
+        model = fit_points(rows, settled, base, task, recipe.n_inducing)
+    else:
+        model = _featured(recipe, rows, settled, base, task)
+    held = model.fit.held._replace(f=model.fit.held.f[inverse], v=model.fit.held.v[inverse])
+    return replace(model, fit=model.fit._replace(held=held))
+
+
+def _featured(recipe: KernelRecipe, rows: KernelRows, settled: Settled, base: float, task: Task) -> KernelBinary:
+    """A coefficient for every row, by any engine of linear machines on the kernel's features."""
+    features, F = kernel_map(settled.kernel, rows.X, rows.count, settled.columns, rows.at)
+    features, F = features.in_units(base), base * F
+    model = rows.model(F)
     settings = task.settings(rows.readout(F.shape[1]))
-    fit = INFERENCES[recipe.inference](model, settings, _finished(model, settings, chosen) if quick else None)
-    held = fit.held._replace(f=fit.held.f[inverse], v=fit.held.v[inverse])
-    fit = fit._replace(held=held, scale=base * fit.scale)
-    return KernelBinary(fit, chosen.rate, rows.loss, map=features, base=base)
+    first = _finished(model, settings, settled.messages(rows, base)) if recipe.inference == "vb" else None
+    fit = INFERENCES[recipe.inference](model, settings, first)
+    fit = fit._replace(scale=base * fit.scale)
+    return KernelBinary(fit, rows.rate, rows.loss, _choice(settled), map=features, base=base)
 
 
 def _merged(recipe: KernelRecipe, rows: KernelRows) -> tuple[KernelRows, Any]:
@@ -161,26 +182,11 @@ def _merged(recipe: KernelRecipe, rows: KernelRows) -> tuple[KernelRows, Any]:
     return replace(rows.take(first), count=count, weight=weight), inverse
 
 
-def _settled(recipe: KernelRecipe, rows: KernelRows) -> Candidate:
-    """Kernel, width and learning rate, and a quick fit with them; of some of the rows where there are many."""
-    n = len(rows.sign)
-    if n > _SEARCHED and not recipe.precomputed:
-        rng = rows.streams.at(Purpose.START)
-        positive, negative = np.flatnonzero(rows.sign > 0), np.flatnonzero(rows.sign < 0)
-        few = max(1, min(round(_SEARCHED * len(positive) / n), _SEARCHED - 1))
-        parts = [
-            rng.choice(own, min(size, len(own)), replace=False)
-            for own, size in ((positive, few), (negative, _SEARCHED - few))
-        ]
-        rows = rows.take(np.sort(np.concatenate(parts)))
-    return settle(rows, recipe.kernel, recipe.length_scale, recipe.scaled, recipe.learning_rate)
-
-
-def _finished(model: Any, settings: Settings, chosen: Candidate) -> Fit:
-    """The quick fit run on to the tolerance asked for."""
+def _finished(model: Any, settings: Settings, start: Neighbour) -> Fit:
+    """The quick fit run on, in the features of this model, to the tolerance asked for."""
     limits = {"max_iter": settings.max_iter, "tol": settings.tol}
-    start = GaussianVI().restart(model, chosen.state)
-    outcome = run_engine(GaussianVI(), model, settings, "vb", state=start, **limits)
+    engine = GaussianVI()
+    outcome = run_engine(engine, model, settings, "vb", state=start.start(model, engine), **limits)
     state = outcome.state
     scale = state.prior.values["scale"]
     posterior = settings.readout.gaussian(state.q.mean, state.q.root, np.array([scale]), np.ones(1))
@@ -189,12 +195,15 @@ def _finished(model: Any, settings: Settings, chosen: Candidate) -> Fit:
 
 def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansions:
     """Draws of expansions, on a few rows or on all of them."""
-    chosen = _settled(recipe, _merged(recipe, rows)[0])
-    rate = 1.0 if recipe.noisy and isinstance(recipe.learning_rate, str) else chosen.rate
-    kernel, columns, unit = chosen.map.kernel, chosen.map.columns, chosen.map.unit
+    settled = settle(_merged(recipe, rows)[0], recipe.request)
+    candidate = settled.candidate
+    if recipe.noisy and isinstance(recipe.learning_rate, str):  # the noise is learned, and does what a rate does
+        candidate = candidate._replace(rate=1.0)
+    rows = rows.at_candidate(candidate)
+    kernel, columns, unit = settled.kernel, settled.columns, settled.machine.map.unit
     seen = rows.X if kernel.precomputed else rescaled(rows.X, columns)
     K = (kernel.matrix(seen)[:, rows.at] if kernel.precomputed else kernel.matrix(seen)) / unit
-    length = _drawn_length(recipe, chosen, seen) if recipe.basis == "active" else None
+    length = _drawn_length(recipe, settled, seen) if recipe.basis == "active" else None
     settings, basis = task.settings(None), "active" if recipe.basis == "active" else "full"
     known = ("prior", "moves", "informed") if basis == "active" else ("prior",)
     options = dict(options_of(settings, *(("machine_prior",) if recipe.noisy else known)))
@@ -205,7 +214,7 @@ def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansio
     draws = fit_active(
         K,
         rows.sign,
-        rate * rows.weight,
+        rows.c,
         likelihood=recipe.likelihood,
         basis=basis,
         max_active=recipe.max_active,
@@ -223,7 +232,7 @@ def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansio
     places: Any = np.searchsorted(used, draws.index)
     kept = replace(draws, rows=len(used), index=places)
     loss = recipe.loss(float(draws.values["noise"].mean())) if recipe.noisy else recipe.loss()
-    c = rate * rows.weight / np.maximum(rows.count, 1.0)
+    c = rows.c / np.maximum(rows.count, 1.0)
 
     def across(at: slice) -> NewRows:
         return K[at][:, used] if length is None else by_length(kernel, unit, seen[at], seen[used])
@@ -231,15 +240,16 @@ def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansio
     f, v, p, max_kv = _left_out(kept, across, rows.sign, c, loss)
     own = _OWN_SLOPE.get(recipe.likelihood)
     if own is None:
-        held = HeldOut(f, v, fit_link(rows.sign, f, v, rows.weight, max_kv))
+        held = HeldOut(f, v, fit_link(rows.sign, f, v, rows.weight, max_kv, worth=0.0 if rows.tilt else WORTH))
     else:
         held = _own_link(own, rows, p, max_kv)
     assert draws.outcome is not None
     spread = float("nan") if recipe.noisy else float(np.exp(np.log(draws.scale).mean()))
     return KernelExpansions(
         Fit(draws, held, spread, draws.outcome, notice=_mixing(draws)),
-        rate,
+        candidate.rate,
         loss,
+        Chosen(candidate, settled.record),
         kernel=kernel,
         scaling=columns,
         vectors=np.asarray(rows.at)[used] if kernel.precomputed else seen[used],
@@ -250,12 +260,12 @@ def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansio
     )
 
 
-def _drawn_length(recipe: KernelRecipe, chosen: Candidate, seen: Any) -> LengthScale | None:
+def _drawn_length(recipe: KernelRecipe, settled: Settled, seen: Any) -> LengthScale | None:
     """How the length is drawn, where it is learned and the kernel has one: from where left-out rows want it on."""
-    kernel, middle = chosen.map.kernel, chosen.setting.kernel.length
+    kernel, middle = settled.kernel, settled.middle
     if recipe.length_scale != "learn" or middle is None:
         return None
-    matrix = by_length(kernel, chosen.map.unit, seen)
+    matrix = by_length(kernel, settled.machine.map.unit, seen)
     return LengthScale(lambda length: matrix(length, slice(None)), middle, _WIDTHS, kernel.length)
 
 

@@ -16,6 +16,7 @@ from softmargin import diagnostics
 from softmargin.designs.base import Array
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators.binary import spread_of
+from softmargin.estimators.choosing import choices_table
 from softmargin.estimators.linear import LEVEL
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise
@@ -119,6 +120,8 @@ class KernelMachine(CallbackSupport, BaseEstimator):
             self.length_scale_draws_ = per_model([model.lengths for model in models])
         self.standardize_ = per_model([model.rescaled for model in models])
         self.learning_rate_ = per_model([model.learning_rate for model in models])
+        self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
+        self.choices_ = choices_table(models, self.classes_)
         self.scale_ = per_model([fit.scale for fit in fits])
         self.loo_ = self._fitted.loo
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
@@ -182,6 +185,7 @@ class KernelMachine(CallbackSupport, BaseEstimator):
                 **_interval(model.lengths),
                 "scale": model.fit.scale,
                 "learning_rate": model.learning_rate,
+                "tilt": model.chosen is not None and model.chosen.candidate.tilt,
                 "standardized": model.rescaled,
                 "loo_score": model.loo.score,
                 "loo_error": model.loo.error,

@@ -1,35 +1,40 @@
-"""The width of a kernel, the units of its columns and the learning rate, by leave-one-out scores of quick fits."""
+"""Rows of two classes under a kernel, quick fits of them, and the width whose quick fit predicts left-out rows best."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.designs.dense import Dense
-from softmargin.designs.kernel_map import KernelMap, kernel_map, rescaled
+from softmargin.designs.kernel_map import kernel_map, rescaled
 from softmargin.designs.kernels import Kernel, resolve
 from softmargin.designs.standardize import Columns, standardize
 from softmargin.engines.gaussian_vi import GaussianVI, VIState
 from softmargin.engines.loop import Outcome, run
 from softmargin.engines.model import Model
+from softmargin.estimators.fits import Fit
+from softmargin.estimators.kernel_models import KernelBinary
 from softmargin.estimators.readout import BinaryReadout
 from softmargin.execution.blocks import Blocks
 from softmargin.execution.streams import Streams
-from softmargin.link import LeaveOneOut
+from softmargin.inference.choices import Candidate, Record, tilted
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import HalfCauchy
 
-__all__ = ["Candidate", "KernelRows", "Setting", "kernel_prior", "settle"]
+__all__ = ["KernelRows", "Quick", "Search", "Setting", "kernel_prior", "quick_fit", "settings_of"]
 
 _SPREAD = 2.5  # half of the prior standard deviations of f are larger
-_ROUGH = 1e-4  # relative change of the bound at which a fit that is only compared stops
+_LOOSE = 1e-3  # share of a row's variance that the features of a fit which is only compared may leave out
+_ROUGH = 1e-4  # relative change of the bound at which such a fit stops
 _STEPS = 40  # most steps of such a fit: where the scale collapses it would take many, and is not chosen
-_TRUSTED = 0.7  # largest k v up to which a leave-one-out score may choose
-_NARROWEST, _WIDEST = -2.0, 4.0  # widths tried, as powers of two of the mean distance
-_WORTH = 3e-4  # gain of the score below which a width is not refined further
+_TRUSTED = 0.8  # largest k v up to which a leave-one-out score may choose a width
+_NARROWEST, _WIDEST = -3.0, 4.0  # widths tried, as powers of two of the mean distance
+_WORTH = 3e-4  # gain of the score below which the next width is not tried
+_STILL = 0.05  # move of the width, as a power of two, that is not worth a fit
 _ALIKE = 1.5  # ratio of spreads up to which columns are taken to have one unit
 _POSITIVE = ("chi2", "additive_chi2")  # kernels of counts, which cannot be centred
 
@@ -41,29 +46,51 @@ class KernelRows:
     X: Any
     sign: Array
     count: Array
-    weight: Array
+    weight: Array  # how much a row weighs in the link, and before rate and tilt in the pseudo-likelihood
     loss: Any
     prior: Any
     streams: Streams
     at: Any = None  # their numbers in all rows, for a precomputed kernel
+    rate: float = 1.0
+    by_class: tuple[float, float] = (1.0, 1.0)  # tilt of the first and of the second class
+    tilt: bool = False
 
-    def model(self, F: Array, rate: float) -> Model:
+    @property
+    def label(self) -> Any:
+        """Class of every row, 0 or 1."""
+        return (self.sign > 0.0).astype(np.intp)
+
+    @property
+    def c(self) -> Array:
+        """Weights of the pseudo-likelihood."""
+        return self.rate * self.weight * np.array(self.by_class)[self.label]
+
+    def at_candidate(self, candidate: Candidate) -> KernelRows:
+        """The same rows at a learning rate, with tilted weights or plain ones; tilts are those of their own shares."""
+        by_class = (1.0, 1.0)
+        if candidate.tilt:
+            label, weight = self.label, tilted(self.label, self.weight)
+            by_class = float(weight[label == 0][0]), float(weight[label == 1][0])
+        return replace(self, rate=candidate.rate, tilt=candidate.tilt, by_class=by_class)
+
+    def model(self, F: Array) -> Model:
         """The model on features F with a free intercept."""
         free = np.zeros(F.shape[1] + 1, dtype=bool)
         free[0] = True
-        blocks = Blocks(Dense.plain(F, intercept=True), self.sign, rate * self.weight)
+        blocks = Blocks(Dense.plain(F, intercept=True), self.sign, self.c)
         return Model(blocks, self.loss, self.prior.bind(free, len(self.sign)), free, self.streams)
 
     def readout(self, size: int, tol: float = 1e-10) -> BinaryReadout:
-        """How results on this many features, taken as they are, are read."""
+        """How results on this many features, taken as they are, are read; the link does not see tilts."""
         columns = Columns(np.arange(size), np.zeros(size), np.ones(size), True, size)
-        return BinaryReadout(columns, None, np.minimum(1.0, 1.0 / self.count), self.weight, tol)
+        part = np.minimum(1.0, 1.0 / self.count)
+        return BinaryReadout(columns, None, part, self.weight, tol, free_offset=self.tilt)
 
     def take(self, index: Any) -> KernelRows:
         """Some of the rows."""
         at = None if self.at is None else self.at[index]
-        own = (self.X[index], self.sign[index], self.count[index], self.weight[index])
-        return KernelRows(*own, self.loss, self.prior, self.streams, at)
+        own = {name: getattr(self, name)[index] for name in ("X", "sign", "count", "weight")}
+        return replace(self, at=at, **own)
 
 
 def kernel_prior(scale: float | str, base: float = 1.0, *, mode: bool = False) -> Ridge:
@@ -81,47 +108,21 @@ class Setting(NamedTuple):
     kernel: Kernel
     columns: Columns | None
 
-
-class Candidate(NamedTuple):
-    """A quick fit at one width."""
-
-    setting: Setting
-    step: float  # width as a power of two of the setting's own
-    map: KernelMap
-    features: Array
-    rate: float
-    outcome: Outcome
-    loo: LeaveOneOut
+    def wider(self, step: float) -> Setting:
+        """The same with the length times ``2**step``."""
+        kernel = self.kernel
+        if kernel.length is None or not step:
+            return self
+        return self._replace(kernel=kernel.with_length(kernel.length * 2.0**step))
 
     @property
-    def rank(self) -> tuple[bool, float]:
-        """Smaller is better; a score that cannot be trusted comes last."""
-        return not self.loo.max_kv <= _TRUSTED, self.loo.objective
-
-    @property
-    def state(self) -> VIState:
-        """Where the fit ended."""
-        state: VIState = self.outcome.state
-        return state
+    def value(self) -> dict[str, Any]:
+        """What a record says of it."""
+        length = {} if self.kernel.length is None else {"length_scale": self.kernel.length}
+        return length | {"standardize": self.columns is not None}
 
 
-@dataclass(frozen=True)
-class _Continued(GaussianVI):
-    """The variational engine, started from the predictors and curvatures of a fit to the same rows in other columns."""
-
-    before: VIState | None = None
-
-    def init(self, model: Model) -> VIState:
-        if self.before is None:
-            return super().init(model)
-        old = self.before
-        D = np.full(model.size, old.Du[-1])
-        D[0] = old.Du[0]
-        q = model.gaussian(old.ku, old.ku * old.f, D)
-        return self._evaluate(model, old.ku, D, q.mean, q)
-
-
-def _settings(rows: KernelRows, kernel: Any, length_scale: Any, scaled: bool | str) -> list[Setting]:
+def settings_of(rows: KernelRows, kernel: Any, length_scale: Any, scaled: bool | str) -> list[Setting]:
     """The kernels to compare: on the columns as found, on rescaled ones, or on both if their spreads are unlike."""
     plain = isinstance(kernel, str) and kernel == "precomputed"
     columns = None if plain else standardize(rows.X, rows.count)
@@ -135,34 +136,101 @@ def _settings(rows: KernelRows, kernel: Any, length_scale: Any, scaled: bool | s
     return [Setting(resolve(kernel, length_scale, rescaled(rows.X, c), rows.count), c) for c in choices]
 
 
-class _Search:
+@dataclass(frozen=True)
+class _Continued(GaussianVI):
+    """The variational engine, started from the messages of a fit to the same rows in other columns."""
+
+    before: VIState | None = None
+
+    def init(self, model: Model) -> VIState:
+        if self.before is None:
+            return super().init(model)
+        old = self.before
+        D = np.full(model.size, old.Du[-1])
+        D[0] = old.Du[0]
+        return self.from_messages(model, old.ku, old.ku * old.f, D)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Quick(KernelBinary):
+    """A machine on features that leave a share of every training row's variance out, and as much of new rows'."""
+
+    loose: float
+
+    def moments(self, X: Any) -> tuple[Array, Array]:
+        design, outside = self._design(X)
+        f, v = self.fit.posterior.moments(design)
+        return f, v + self.fit.posterior.square * np.maximum(outside - self.loose, 0.0)
+
+
+def quick_fit(
+    rows: KernelRows,
+    setting: Setting,
+    before: VIState | None = None,
+    *,
+    least: float = 0.0,
+    loose: float = _LOOSE,
+) -> Quick | None:
+    """A fit to be compared, started from another one of the same rows; None as soon as its scale is below ``least``.
+
+    Its features may leave the share ``loose`` of a row's variance out.
+    """
+    features, F = kernel_map(setting.kernel, rows.X, rows.count, setting.columns, rows.at, tolerance=loose)
+    model, outcome = rows.model(F), Outcome(None)
+
+    def fallen(*_: Any) -> bool:
+        return bool(outcome.state.prior.values["scale"] < least)
+
+    run(_Continued(before=before), model, max_iter=_STEPS, tol=_ROUGH, inner=True, outcome=outcome, callback=fallen)
+    if fallen():
+        return None
+    state, readout = outcome.state, rows.readout(F.shape[1], tol=1e-6)
+    scale = float(state.prior.values["scale"])
+    posterior = readout.gaussian(state.q.mean, state.q.root, np.array([scale]), np.ones(1))
+    fit = Fit(posterior, readout.of_fit(model, state), scale, outcome, vi=state)
+    return Quick(fit, rows.rate, rows.loss, map=features, loose=loose)
+
+
+class Width(NamedTuple):
+    """A quick fit at one width."""
+
+    setting: Setting  # where the search began
+    step: float  # width as a power of two of the setting's own
+    machine: Quick
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Smaller is better; a score that cannot be trusted comes last."""
+        return not self.machine.loo.max_kv <= _TRUSTED, self.machine.loo.objective
+
+
+class Search:
     """Quick fits of the same rows, each started from the last; none is made twice."""
 
-    def __init__(self, rows: KernelRows, rate: float, before: Candidate | None = None):
-        self.rows, self.rate = rows, rate
-        self.last = None if before is None else before.state
-        self.found: dict[tuple[Kernel, float], Candidate] = {}
+    def __init__(self, rows: KernelRows, record: Record):
+        self.rows, self.record = rows, record
+        self.last: VIState | None = None
+        self.found: dict[tuple[Kernel, float], Width] = {}
 
-    def at(self, setting: Setting, step: float) -> Candidate:
+    def at(self, setting: Setting, step: float) -> Width:
         """The fit with the setting's length times ``2**step``."""
         key = setting.kernel, step
         if key not in self.found:
-            rows, kernel = self.rows, setting.kernel
-            if kernel.length is not None and step:
-                kernel = kernel.with_length(kernel.length * 2.0**step)
-            features, F = kernel_map(kernel, rows.X, rows.count, setting.columns, rows.at)
-            model = rows.model(F, self.rate)
-            outcome = run(_Continued(before=self.last), model, max_iter=_STEPS, tol=_ROUGH, inner=True)
-            self.last = outcome.state
-            held = rows.readout(F.shape[1], tol=1e-6).of_fit(model, outcome.state)
-            self.found[key] = Candidate(setting, step, features, F, self.rate, outcome, held.loo)
+            begun, tried = time.process_time(), setting.wider(step)
+            machine = quick_fit(self.rows, tried, self.last)
+            assert machine is not None
+            self.last = machine.fit.vi
+            value = tried.value | {"tilt": self.rows.tilt, "learning_rate": self.rows.rate}
+            seconds = time.process_time() - begun
+            self.record.add(value, "leave-one-out", machine.loo.objective, np.nan, seconds)
+            self.found[key] = Width(setting, step, machine)
         return self.found[key]
 
-    def climb(self, best: Candidate, stride: float) -> Candidate:
-        """Go on to wider or else to narrower kernels as long as that helps, and is worth a fit."""
+    def climb(self, best: Width) -> Width:
+        """Double the width, or else halve it, as long as that helps and is worth a fit."""
         if best.setting.kernel.length is None:
             return best
-        for side in (stride, -stride):
+        for side in (1.0, -1.0):
             start = best
             while _NARROWEST <= best.step + side <= _WIDEST:
                 last, other = best, self.at(best.setting, best.step + side)
@@ -175,40 +243,14 @@ class _Search:
                 break
         return best
 
-
-def settle(
-    rows: KernelRows, kernel: Any, length_scale: Any, scaled: bool | str, learning_rate: float | str
-) -> Candidate:
-    """The kernel, width and learning rate whose quick fit predicts left-out rows best.
-
-    Widths are powers of the root of two around the mean distance; the bound would choose too wide ones. Units of the
-    columns are settled first, at the mean distance, and the learning rate last, near the width that the smaller one
-    prefers.
-    """
-    settings = _settings(rows, kernel, length_scale, scaled)
-    learned = isinstance(length_scale, str) and length_scale == "learn"
-    # a kernel far from the mean distance has a second, worse optimum; fits started from the mean distance avoid it
-    fixed = not isinstance(length_scale, str) and settings[0].kernel.length is not None
-    starts = _settings(rows, kernel, "mean-distance", scaled)[:1] if fixed else []
-    found: dict[float, Candidate] = {}
-
-    def best(rate: float) -> Candidate:
-        if rate in found:
-            return found[rate]
-        before = next(iter(found.values()), None)
-        search = _Search(rows, rate, before)
-        if before is None:
-            for start in starts:
-                search.at(start, 0.0)
-            chosen = min((search.at(setting, 0.0) for setting in settings), key=lambda one: one.rank)
-            chosen = search.climb(chosen, 1.0) if learned else chosen
-        else:
-            chosen = search.at(before.setting, before.step)
-        return found.setdefault(rate, search.climb(chosen, 0.5) if learned else chosen)
-
-    if not isinstance(learning_rate, str):
-        return best(float(learning_rate))
-    if getattr(rows.loss, "normalised", False):
-        return best(1.0)
-    low, high = best(0.25), best(0.5)
-    return high if high.loo.objective < low.loo.objective - 0.01 and high.loo.max_kv <= _TRUSTED else low
+    def refined(self, best: Width) -> Width:
+        """Move to the lowest point of the parabola through the best score and its neighbours, where that is lower."""
+        near = [self.found.get((best.setting.kernel, best.step + side)) for side in (-1.0, 1.0)]
+        if best.rank[0] or any(one is None or one.rank[0] for one in near):
+            return best
+        below, above = (one.rank[1] for one in near if one is not None)
+        bend = below + above - 2.0 * best.rank[1]
+        shift = 0.5 * (below - above) / bend if bend > 0.0 else 0.0
+        if abs(shift) < _STILL:
+            return best
+        return min(best, self.at(best.setting, best.step + min(max(shift, -0.5), 0.5)), key=lambda one: one.rank)
