@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from softmargin.designs.base import Array
 from softmargin.designs.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.gaussian_vi import VIState
 from softmargin.engines.inducing import Neighbour
-from softmargin.estimators.choosing import Trials, row_order
+from softmargin.estimators.choosing import Trials, loss_of, row_order
 from softmargin.estimators.fits import Fit
 from softmargin.estimators.kernel_search import KernelRows, Quick, Search, Setting, quick_fit, settings_of
 from softmargin.execution.streams import Purpose
@@ -157,14 +158,15 @@ def _chosen(
         machines[candidate] = machine
         return machine.fit
 
-    def refit(candidate: Candidate, index: Any) -> Quick:
+    def loss(candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
         state = machines[candidate].fit.vi  # started from nothing, wide kernels may end in a worse optimum
         assert state is not None
-        start = state._replace(ku=state.ku[index], f=state.f[index])
-        return _quick(rows.take(index).at_candidate(candidate), setting, start, loose=_TIGHT)
+        start = state._replace(ku=state.ku[train], f=state.f[train])
+        machine = _quick(rows.take(train).at_candidate(candidate), setting, start, loose=_TIGHT)
+        return loss_of(machine.probability(rows.X[test], "calibrated"), rows.label[test])
 
     order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
-    trials = Trials(quick, refit, lambda index: rows.X[index], rows.label, count, order, tilts, rules=_RULES)
+    trials = Trials(quick, loss, rows.label, count, order, tilts, rules=_RULES)
     choice = choose(trials, _RULES)
     new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record
     record.entries += [entry._replace(value=setting.value | entry.value) for entry in new]
