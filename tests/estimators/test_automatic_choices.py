@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.svm import SVC
 
-from softmargin import BayesianSVC
+from softmargin import BayesianKernelClassifier, BayesianSVC
 from softmargin.designs import standardize
 from softmargin.exceptions import ModelWarning
 from softmargin.inference.choices import tilted
@@ -236,3 +236,9 @@ def test_selection_expects_about_one_column_and_keeps_the_base_rate():
     X, y = strong(100, 4)
     model = BayesianSVC("spike-slab", "gibbs", draws=50, warmup=50, random_state=0).fit(X, y)
     assert model.learning_rate_ == 0.25
+
+
+def test_a_kernel_fit_without_signal_says_so_too():
+    rng = np.random.default_rng(0)
+    with pytest.warns(ModelWarning, match="no better than the class frequencies"):
+        BayesianKernelClassifier(random_state=0).fit(rng.standard_normal((200, 3)), rng.integers(0, 2, 200))

@@ -20,8 +20,11 @@ from softmargin.estimators.kernel_inducing import KernelStream
 from softmargin.estimators.kernel_machine import KernelMachine, check_lengths
 from softmargin.estimators.kernel_search import kernel_prior
 from softmargin.estimators.keywords import explained
+from softmargin.estimators.linear import LEVEL
+from softmargin.estimators.remarks import warn_of_models
 from softmargin.estimators.validation import check_choice, check_names, check_numeric, row_weights
 from softmargin.execution.streams import Streams
+from softmargin.inference.choices import entropy
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
 
 __all__ = ["BayesianKernelClassifier"]
@@ -272,6 +275,8 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         self._publish()
         if recipe.basis == "active":
             self._publish_active(used, own, len(index))
+        if before is None:
+            warn_of_models(self._fitted, entropy(own, weight), LEVEL)
         return self
 
     def _publish_active(self, used: Any, index: Any, n: int) -> None:
