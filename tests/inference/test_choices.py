@@ -80,6 +80,21 @@ def test_rates_rise_step_by_step_and_the_record_says_what_was_taken():
     assert table.loc[table["method"] == "folds", "standard_error"].notna().all()
 
 
+@pytest.mark.parametrize(
+    ("up", "down", "taken"),
+    [
+        (0.501, 0.4, 0.25),  # from 0.5 to 0.25 there was next to no gain: lower rates are not asked
+        (0.51, 0.499, 0.25),  # too little
+        (0.51, 0.49, 0.125),
+        (0.49, 0.4, 0.25),  # a higher rate looked better, and refits did not agree
+    ],
+)
+def test_a_lower_rate_is_taken_by_leave_one_out_where_halving_pays(up, down, taken):
+    objectives = {TILTED: 0.5, NEXT: up, Candidate(True, 0.125): down, Candidate(True, 0.0625): down}
+    assert choose(Made(objectives), Rules(lower=(0.5, 0.25))).candidate.rate == taken
+    assert choose(Made(objectives), Rules()).candidate.rate == 0.25
+
+
 def test_a_constant_fit_goes_on_to_higher_rates_only_where_the_rules_say_so():
     flat = {TILTED: 0.69, NEXT: 0.69, Candidate(True, 1.0): 0.3, Candidate(True, 2.0): 0.3}
     gains = {Candidate(True, 1.0): 0.3}

@@ -98,7 +98,7 @@ class Trials:
 def chosen_by(trials: Trials) -> tuple[Chosen, Fit]:
     """What is chosen, and its quick fit."""
     candidate, trial, record = choose(trials, trials.rules)
-    return Chosen(candidate, record, math.sqrt(candidate.rate / trials.base)), trial.fit
+    return Chosen(candidate, record, max(1.0, math.sqrt(candidate.rate / trials.base))), trial.fit
 
 
 def choices_table(models: Any, classes: Any) -> pd.DataFrame:
@@ -121,7 +121,7 @@ def two_classes(
     order: Array,
 ) -> Trials:
     """The choice for two classes; a rate above the base would let a prior that selects take too many columns."""
-    rules = Rules(steps=()) if recipe.selects else Rules()
+    rules = Rules(steps=()) if recipe.selects else Rules(lower=(0.5, 0.25, 0.125))
     return Trials(quick, loss, label, count, order, recipe.tilts, rules=rules)
 
 
