@@ -36,7 +36,7 @@ __all__ = ["SumToZeroFit", "cost_table", "fit_sum_to_zero"]
 # Scores of k classes have a margin of 1/(k - 1) while one observation has a total loss of 1: a base rate of k/8, which
 # is 1/4 for two classes, lies between the rate that restores the margin and the one that keeps the total loss. Where
 # the prior is large beside a row's part the fit is a constant at low rates, and higher ones are tried.
-_RULES = Rules(flat=0.9, steps=(2.0, 4.0, 8.0, 16.0))
+_RULES = Rules(flat=0.9, steps=(2.0, 4.0, 8.0, 16.0), dropped=0.1)
 
 
 @dataclass(frozen=True, eq=False)
