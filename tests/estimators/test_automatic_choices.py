@@ -242,3 +242,18 @@ def test_a_kernel_fit_without_signal_says_so_too():
     rng = np.random.default_rng(0)
     with pytest.warns(ModelWarning, match="no better than the class frequencies"):
         BayesianKernelClassifier(random_state=0).fit(rng.standard_normal((200, 3)), rng.integers(0, 2, 200))
+
+
+def test_a_plain_fit_with_a_second_optimum_next_to_a_constant_is_not_taken():
+    """Its quick fit stays at the other optimum and has the lower score; the fit that averages over the scale does not."""
+    rng = np.random.default_rng(20)
+    slopes = rng.standard_normal(20)
+    slopes *= 1.5 / np.linalg.norm(slopes)
+    rng = np.random.default_rng([1000, 20, 0])
+    X = rng.standard_normal((1000, 20))
+    y = (rng.random(1000) < expit(X @ slopes - 1.8)).astype(int)
+    model = BayesianSVC().fit(X, y)
+    taken = model.choices_[model.choices_["taken"]]
+    assert model.tilt_ is True and taken["tilt"].all()
+    table = model.summary().iloc[1:]
+    assert ((table["lower"] > 0) | (table["upper"] < 0)).sum() >= 10  # no constant: effects are seen

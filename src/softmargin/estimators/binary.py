@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from softmargin.engines.approach import many_rows
 from softmargin.engines.model import Model
 from softmargin.estimators.choosing import (
     Chosen,
+    Decision,
     OutOfFold,
     apart_loss,
     at_candidate,
@@ -231,15 +232,14 @@ def fit_binary(
         model = problem.model
         readout = BinaryReadout(columns, problem.coordinates.basis, problem.part, weight)
         settings = Settings(readout, callback=callback, **recipe.run)
-        first = refits = None
         try:
             infer = inference_for(recipe.inference, model)
             if chosen is None:
-                chosen, first, refits, model = _choose(recipe, rows, form, model, settings)
-            own, settings = at_candidate(model, settings, chosen.candidate)
-            fit = infer(own, settings, first)
-            if refits is not None:
-                fit = _relinked(refits, own, settings, fit)
+                plan = _choose(recipe, rows, form, model, settings)
+                model = plan.model
+                fit, chosen = plan.carried_out(infer, settings)
+            else:
+                fit = infer(*at_candidate(model, settings, chosen.candidate), None)
             if not many_rows(model):
                 fit = fit._replace(remark=compared_with_logit(model, settings, weight, fit))
             return Binary(fit, chosen.candidate.rate, recipe.loss, chosen)
@@ -247,18 +247,35 @@ def fit_binary(
             model.blocks.close()
 
 
-def _relinked(refits: Callable[[Fit], OutOfFold | None], model: Model, settings: Settings, fit: Fit) -> Fit:
-    """The fit with left-out predictors of refits, where those of the closed form are not to be trusted."""
-    if fit.outcome.interrupted or not fit.posterior.has_spread:
-        return fit
-    found = refits(fit)
-    return fit if found is None else linked_by(found, model, settings, fit)
+class _Plan(NamedTuple):
+    """What was chosen, whether its quick fit is one of the model itself, refits of its folds, and the model."""
+
+    decision: Decision
+    own: bool
+    refits: Callable[[Decision, Fit], OutOfFold | None]
+    model: Model
+
+    def carried_out(self, infer: Any, settings: Settings) -> tuple[Fit, Chosen]:
+        """The whole fit; the tilted one where the plain one turns out to be next to a constant."""
+        decision = self.decision
+        fit = self._fitted(decision, infer, settings)
+        if decision.collapsed(fit) and not fit.outcome.interrupted:
+            decision = decision.instead()
+            fit = self._fitted(decision, infer, settings)
+        return fit, decision.chosen
+
+    def _fitted(self, decision: Decision, infer: Any, settings: Settings) -> Fit:
+        """The fit, with left-out predictors of refits where those of the closed form are not to be trusted."""
+        model, settings = at_candidate(self.model, settings, decision.chosen.candidate)
+        fit: Fit = infer(model, settings, decision.fit if self.own else None)
+        if fit.outcome.interrupted or not fit.posterior.has_spread:
+            return fit
+        found = self.refits(decision, fit)
+        return fit if found is None else linked_by(found, model, settings, fit)
 
 
-def _choose(
-    recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, settings: Settings
-) -> tuple[Chosen, Fit | None, Callable[[Fit], OutOfFold | None], Model]:
-    """Tilt and rate; the quick fit where it is one of all rows in the model's own coordinates; refits; the model."""
+def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, settings: Settings) -> _Plan:
+    """Tilt and rate by quick fits, of some rows where there are many, and under a normal prior where it must be."""
     X, sign, count, _, columns = rows
     normal, own = None, hasattr(model.prior, "gaussian")
     light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
@@ -278,8 +295,8 @@ def _choose(
             about = {"tilts": recipe.tilts, "label": label, "count": number, "order": order}
             wide = choose_wide(quick_model, quick_settings, **about)
             if wide is not None:
-                first = wide.first if quick_model is model else None
-                return wide.chosen, first, lambda fit: wide.refits, wide.model(model)
+                decision = Decision(wide.chosen, wide.first)
+                return _Plan(decision, quick_model is model, lambda decision, fit: wide.refits, wide.model(model))
 
         def quick(candidate: Candidate, least: float) -> Fit | None:
             return quick_fit(quick_model, quick_settings, candidate, least)
@@ -287,17 +304,16 @@ def _choose(
         def loss(candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
             return apart_loss(quick_model, quick_settings, candidate, whole, train, test)
 
-        chosen, first = chosen_by(two_classes(recipe, quick, loss, label, number, order))
-
-        def refits(fit: Fit) -> OutOfFold | None:
-            assert first.vi is not None
+        def refits(decision: Decision, fit: Fit) -> OutOfFold | None:
+            whole = decision.fit.vi
             trusted = not fit.loo.max_kv > _TRUSTED or number.sum() < _ENOUGH or len(index) < len(sign)
-            if trusted:
+            if trusted or whole is None:
                 return None
-            about = (chosen.candidate, first.vi, label, order, Rules.folds)
+            about = (decision.chosen.candidate, whole, label, order, Rules.folds)
             return out_of_fold(quick_model, quick_settings, *about)
 
-        return chosen, first if quick_model is model else None, refits, model
+        decision = chosen_by(two_classes(recipe, quick, loss, label, number, order))
+        return _Plan(decision, quick_model is model, refits, model)
     finally:
         if normal is not None:
             normal.model.blocks.close()

@@ -24,6 +24,7 @@ from softmargin.link import WORTH, fit_link
 
 __all__ = [
     "Chosen",
+    "Decision",
     "OutOfFold",
     "Trials",
     "apart",
@@ -95,10 +96,34 @@ class Trials:
         )
 
 
-def chosen_by(trials: Trials) -> tuple[Chosen, Fit]:
+class Decision(NamedTuple):
+    """What is chosen, its quick fit, and the tilted fit to fall back on where the plain one was taken.
+
+    A plain fit may be at one of two optima of the scale, and the whole fit then finds the one next to zero.
+    """
+
+    chosen: Chosen
+    fit: Fit
+    tilted: Fit | None = None
+
+    def collapsed(self, fit: Fit) -> bool:
+        """Whether the whole fit has a scale that the quick one would have been dropped for."""
+        return self.tilted is not None and fit.scale < Rules.dropped * self.tilted.scale
+
+    def instead(self) -> Decision:
+        """The tilted fit in its place."""
+        record = self.chosen.record
+        assert record is not None and self.tilted is not None
+        candidate = Candidate(True, Rules.base)
+        record.taken = record.taken | {"tilt": True, "learning_rate": candidate.rate}
+        return Decision(Chosen(candidate, record), self.tilted)
+
+
+def chosen_by(trials: Trials) -> Decision:
     """What is chosen, and its quick fit."""
-    candidate, trial, record = choose(trials, trials.rules)
-    return Chosen(candidate, record, max(1.0, math.sqrt(candidate.rate / trials.base))), trial.fit
+    candidate, trial, record, other = choose(trials, trials.rules)
+    chosen = Chosen(candidate, record, max(1.0, math.sqrt(candidate.rate / trials.base)))
+    return Decision(chosen, trial.fit, None if other is None else other.fit)
 
 
 def choices_table(models: Any, classes: Any) -> pd.DataFrame:

@@ -111,7 +111,7 @@ def _chosen(
         other = fit_mixed(recipe.refit(candidate), *part, streams=streams, part=True)
         return loss_of(other.probability(X.at(test), "calibrated"), label[test])
 
-    return chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X.X)))[0]
+    return chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X.X))).chosen
 
 
 def _model(

@@ -130,7 +130,7 @@ def fit_incomplete(
             return loss_of(other.probability(X[test], "calibrated"), label[test])
 
         try:
-            chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X)))[0]
+            chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X))).chosen
             own = at_candidate(model, settings, chosen.candidate)
             found = quick_vb(*own) if recipe.quick else INCOMPLETE[recipe.inference](*own)
         finally:

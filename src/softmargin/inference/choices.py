@@ -141,6 +141,7 @@ class Choice(NamedTuple):
     candidate: Candidate
     trial: Trial
     record: Record
+    tilted: Trial | None = None  # the tilted fit at the base rate, where the plain one was taken
 
 
 def choose(task: Task, rules: Rules) -> Choice:
@@ -161,11 +162,12 @@ def choose(task: Task, rules: Rules) -> Choice:
     now = Candidate(task.tilts, task.base)
     best = tried(now)
     assert best is not None
+    tilted_one = None
     if task.tilts and not task.even:
         plain = Candidate(False, task.base)
         other = tried(plain, rules.dropped * best.scale)
         if other is not None and other.objective < best.objective:
-            now, best = plain, other
+            now, best, tilted_one = plain, other, best
     first = best.objective
     for step in rules.steps:
         new = Candidate(now.tilt, step * task.base)
@@ -191,7 +193,7 @@ def choose(task: Task, rules: Rules) -> Choice:
             break
         now, best = new, trial
     record.taken = _named(now)
-    return Choice(now, best, record)
+    return Choice(now, best, record, tilted_one)
 
 
 def _named(candidate: Candidate) -> dict[str, Any]:
