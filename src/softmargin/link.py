@@ -114,8 +114,9 @@ def fit_link(
     if smooth:
         positive = float(weight @ target)
         target = np.where(y > 0, (positive + 1.0) / (positive + 2.0), 1.0 / (total - positive + 2.0))
-    theta, value = _minimised(np.array([0.3, 0.0, 0.0]), np.array([True, False, True]), target, f, v, weight, tol)
-    if offset:
+    free, start = offset and worth <= 0.0, np.array([0.3, 0.0, 0.0])
+    theta, value = _minimised(start, np.array([True, free, True]), target, f, v, weight, tol)
+    if offset and not free:
         moved, lower = _minimised(theta, np.array([True, True, True]), target, f, v, weight, tol)
         if lower < value - worth:
             theta, value = moved, lower

@@ -245,7 +245,7 @@ def test_a_kernel_fit_without_signal_says_so_too():
 
 
 def test_a_plain_fit_with_a_second_optimum_next_to_a_constant_is_not_taken():
-    """Its quick fit stays at the other optimum and has the lower score; the fit that averages over the scale does not."""
+    """Its quick fit stays at the other optimum and scores better; the fit that averages over the scale does not."""
     rng = np.random.default_rng(20)
     slopes = rng.standard_normal(20)
     slopes *= 1.5 / np.linalg.norm(slopes)

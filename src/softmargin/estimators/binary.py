@@ -21,6 +21,7 @@ from softmargin.estimators.choosing import (
     apart_loss,
     at_candidate,
     chosen_by,
+    finished,
     linked_by,
     out_of_fold,
     quick_fit,
@@ -267,7 +268,7 @@ class _Plan(NamedTuple):
     def _fitted(self, decision: Decision, infer: Any, settings: Settings) -> Fit:
         """The fit, with left-out predictors of refits where those of the closed form are not to be trusted."""
         model, settings = at_candidate(self.model, settings, decision.chosen.candidate)
-        fit: Fit = infer(model, settings, decision.fit if self.own else None)
+        fit: Fit = infer(model, settings, finished(model, settings, decision.fit) if self.own else None)
         if fit.outcome.interrupted or not fit.posterior.has_spread:
             return fit
         found = self.refits(decision, fit)
@@ -298,8 +299,13 @@ def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, setti
                 decision = Decision(wide.chosen, wide.first)
                 return _Plan(decision, quick_model is model, lambda decision, fit: wide.refits, wide.model(model))
 
+        last: list[tuple[Candidate, Fit]] = []
+
         def quick(candidate: Candidate, least: float) -> Fit | None:
-            return quick_fit(quick_model, quick_settings, candidate, least)
+            near = next((one for one in reversed(last) if one[0].tilt == candidate.tilt), None)
+            fit = quick_fit(quick_model, quick_settings, candidate, least, near)
+            last.extend([] if fit is None else [(candidate, fit)])
+            return fit
 
         def loss(candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
             return apart_loss(quick_model, quick_settings, candidate, whole, train, test)

@@ -32,6 +32,7 @@ __all__ = [
     "at_candidate",
     "choices_table",
     "chosen_by",
+    "finished",
     "linked_by",
     "loss_of",
     "out_of_fold",
@@ -170,10 +171,39 @@ def at_candidate(model: Model, settings: Settings, candidate: Candidate) -> tupl
     return model.with_weight(weight), settings
 
 
-def quick_fit(model: Model, settings: Settings, candidate: Candidate, least: float = 0.0) -> Fit | None:
-    """A Gaussian fit without the spread of its scale; None as soon as the scale falls below ``least``."""
+def quick_fit(
+    model: Model,
+    settings: Settings,
+    candidate: Candidate,
+    least: float = 0.0,
+    near: tuple[Candidate, Fit] | None = None,
+) -> Fit | None:
+    """A Gaussian fit without the spread of its scale; None as soon as the scale falls below ``least``.
+
+    ``near`` is the fit of another candidate: with the same weights at another rate its curvatures are a good start.
+    """
+    own, quiet = at_candidate(model, _quiet(settings), candidate)
+    start = None
+    if near is not None and near[0].tilt == candidate.tilt and isinstance(near[1].vi.q.root, np.ndarray):  # type: ignore[union-attr]
+        before: Any = near[1].vi
+        start = GaussianVI().at(own, before.ku * (candidate.rate / near[0].rate), before.Du, before.q.mean)
+    return fit_vb(own, quiet, least=least, start=start)
+
+
+def finished(model: Model, settings: Settings, fit: Fit) -> Fit:
+    """A quick fit of a model run on to the tolerance asked for."""
+    if fit.outcome.interrupted:
+        return fit
+    done: Fit = fit_vb(model, replace(settings, options={}, callback=None), start=fit.vi)
+    done.outcome.n_iter += fit.outcome.n_iter
+    done.outcome.trace[:0] = fit.outcome.trace
+    return done
+
+
+def _quiet(settings: Settings) -> Settings:
+    """Settings of fits that are only compared."""
     quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
-    return fit_vb(*at_candidate(model, quiet, candidate), least=least)
+    return replace(quiet, max_iter=min(settings.max_iter, _STEPS), tol=max(settings.tol, _ROUGH))
 
 
 def loss_of(p: Array, label: Any) -> Array:
@@ -189,9 +219,8 @@ def apart(
     ``whole`` is the candidate's fit of all rows.
     """
     readout: Any = settings.readout
-    readout = replace(readout, part=readout.part[train], weight=readout.weight[train]).quick()
-    quick = replace(settings, options={}, callback=None, readout=readout, max_iter=_STEPS, tol=_ROUGH)
-    own, quick = at_candidate(picked(model, train), quick, candidate)
+    readout = replace(readout, part=readout.part[train], weight=readout.weight[train])
+    own, quick = at_candidate(picked(model, train), _quiet(replace(settings, readout=readout)), candidate)
     start = None
     if isinstance(whole.q.root, np.ndarray):  # from the fit of all rows, which is near
         start = GaussianVI().at(own, whole.ku[train], whole.Du, whole.q.mean)
