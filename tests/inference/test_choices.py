@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
-from softmargin.inference.choices import Candidate, Rules, Trial, choose, entropy, refitted, tilted
+from softmargin.inference.choices import Candidate, Refits, Rules, Trial, choose, entropy, refitted, tilted
 
 
 class Made:
@@ -27,7 +27,10 @@ class Made:
 
     def refits(self, candidate, trial):
         level = self.gains.get(candidate, 0.0)
-        return None if level is None else np.full(len(self.noise), 0.5 - level) + (0.1 * self.noise if level else 0.0)
+        if level is None:
+            return None
+        values = np.full(len(self.noise), 0.5 - level) + (0.1 * self.noise if level else 0.0)
+        return Refits(values, np.arange(len(values)), self.count)
 
 
 TILTED, PLAIN, NEXT = Candidate(True, 0.25), Candidate(False, 0.25), Candidate(True, 0.5)
@@ -127,30 +130,52 @@ def test_entropy_is_the_log_loss_of_the_class_shares():
 def test_folds_leave_every_row_out_once_with_the_class_shares_of_all_rows():
     rng = np.random.default_rng(0)
     label, order = np.repeat([0, 1], [50, 20]), rng.random(70)
-    seen = []
 
-    def loss(train, test):
-        assert len(np.intersect1d(train, test)) == 0
-        assert len(train) + len(test) == 70
-        assert (label[test] == 1).sum() == 4
-        seen.extend(test.tolist())
-        return order[test]
+    def value(train, test):
+        assert len(np.intersect1d(train.rows, test.rows)) == 0
+        assert len(train.rows) + len(test.rows) == 70
+        assert (train.share == 1.0).all() and (test.share == 1.0).all()
+        assert (label[test.rows] == 1).sum() == 4
+        return order[test.rows]
 
-    np.testing.assert_array_equal(refitted(label, order, 5, loss), order)
-    assert sorted(seen) == list(range(70))
+    found = refitted(label, order, np.ones(70), 5, value)
+    assert sorted(found.rows) == list(range(70))
+    np.testing.assert_array_equal(found.values, order[found.rows])
+
+
+def groups(label, order, count, **options):
+    """What every fold tests: number of the row's order, and how many observations."""
+    found = []
+
+    def value(train, test):
+        seen = {}
+        for row, share in zip(test.rows, test.share, strict=True):
+            seen[order[row]] = seen.get(order[row], 0.0) + share * count[row]
+        found.append({key: round(number, 9) for key, number in sorted(seen.items())})
+        np.testing.assert_allclose(
+            sum(train.share * count[train.rows]) + sum(test.share * count[test.rows]), count.sum()
+        )
+        return np.zeros(len(test.rows))
+
+    refitted(label, order, count, 5, value, **options)
+    return found
 
 
 def test_folds_do_not_depend_on_the_order_of_the_rows():
     rng = np.random.default_rng(1)
     label, order, turn = np.repeat([0, 1], [23, 17]), rng.random(40), rng.permutation(40)
+    assert groups(label, order, np.ones(40)) == groups(label[turn], order[turn], np.ones(40))
 
-    def groups(label, order):
-        found = []
-        refitted(label, order, 5, lambda train, test: found.append(sorted(order[test])) or np.zeros(len(test)))
-        return found
 
-    assert groups(label, order) == groups(label[turn], order[turn])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_row_that_counts_three_times_is_dealt_out_as_three_copies(together):
+    rng = np.random.default_rng(2)
+    label, order, count = np.repeat([0, 1], [12, 9]), rng.random(21), rng.integers(1, 5, 21)
+    again = np.repeat(np.arange(21), count)
+    copies = groups(label[again], order[again], np.ones(len(again)), together=together)
+    assert groups(label, order, count.astype(float), together=together) == copies
 
 
 def test_a_class_of_one_row_has_no_folds():
-    assert refitted(np.array([0, 0, 0, 1]), np.arange(4.0), 5, lambda train, test: np.zeros(len(test))) is None
+    nothing = refitted(np.array([0, 0, 0, 1]), np.arange(4.0), np.ones(4), 5, lambda train, test: np.zeros(1))
+    assert nothing is None

@@ -36,7 +36,7 @@ from softmargin.estimators.tall import inference_for, sampled
 from softmargin.estimators.wide import choose_wide, is_wide
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
-from softmargin.inference.choices import Candidate, Rules
+from softmargin.inference.choices import Candidate, Part, Rules
 from softmargin.link import decided
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, widened
 from softmargin.priors.ridge import Ridge
@@ -307,7 +307,7 @@ def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, setti
             last.extend([] if fit is None else [(candidate, fit)])
             return fit
 
-        def loss(candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
+        def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
             return apart_loss(quick_model, quick_settings, candidate, whole, train, test)
 
         def refits(decision: Decision, fit: Fit) -> OutOfFold | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -19,7 +20,18 @@ from softmargin.engines.model import Model
 from softmargin.estimators.fits import Fit, Settings
 from softmargin.estimators.inference import fit_vb
 from softmargin.estimators.readout import HeldOut
-from softmargin.inference.choices import Candidate, Record, Rules, Trial, choose, entropy, refitted, tilted
+from softmargin.inference.choices import (
+    Candidate,
+    Part,
+    Record,
+    Refits,
+    Rules,
+    Trial,
+    choose,
+    entropy,
+    refitted,
+    tilted,
+)
 from softmargin.link import WORTH, fit_link
 
 __all__ = [
@@ -63,7 +75,7 @@ class Trials:
     """A problem whose tilt and rate are to be chosen; see ``softmargin.inference.choices.Task``."""
 
     quick: Callable[[Candidate, float], Fit | None]  # a fit of all rows; None where its scale fell below a limit
-    loss: Callable[[Candidate, Fit, Any, Any], Array]  # log losses of some rows under a fit to others, given one to all
+    loss: Callable[[Candidate, Fit, Part, Part], Array]  # log losses of rows under a fit to others, given one to all
     label: Any  # class of every row, from zero on
     count: Array
     order: Array  # rows are dealt to folds in this order
@@ -90,11 +102,10 @@ class Trials:
             raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
         return Trial(fit.loo.objective, fit.loo.max_kv, fit.scale, fit)
 
-    def refits(self, candidate: Candidate, trial: Trial) -> Array | None:
+    def refits(self, candidate: Candidate, trial: Trial) -> Refits | None:
         """Log loss of every row under a fit, link included, without its fold."""
-        return refitted(
-            self.label, self.order, self.rules.folds, lambda *parts: self.loss(candidate, trial.fit, *parts)
-        )
+        loss = partial(self.loss, candidate, trial.fit)
+        return refitted(self.label, self.order, self.count, self.rules.folds, loss)
 
 
 class Decision(NamedTuple):
@@ -141,7 +152,7 @@ def choices_table(models: Any, classes: Any) -> pd.DataFrame:
 def two_classes(
     recipe: Any,
     quick: Callable[[Candidate, float], Fit | None],
-    loss: Callable[[Candidate, Fit, Any, Any], Array],
+    loss: Callable[[Candidate, Fit, Part, Part], Array],
     label: Any,
     count: Array,
     order: Array,
@@ -212,30 +223,36 @@ def loss_of(p: Array, label: Any) -> Array:
 
 
 def apart(
-    model: Model, settings: Settings, candidate: Candidate, whole: VIState, train: Any, test: Any
+    model: Model, settings: Settings, candidate: Candidate, whole: VIState, train: Part, test: Part
 ) -> tuple[Array, Array, Fit]:
     """Mean and variance of the predictors of ``test`` rows under a quick fit of the ``train`` rows, and that fit.
 
     ``whole`` is the candidate's fit of all rows.
     """
     readout: Any = settings.readout
-    readout = replace(readout, part=readout.part[train], weight=readout.weight[train])
-    own, quick = at_candidate(picked(model, train), _quiet(replace(settings, readout=readout)), candidate)
+    index, share = train
+    part = np.minimum(1.0, readout.part[index] / share)  # of what is left of a row's observations, one
+    readout = replace(readout, part=part, weight=readout.weight[index] * share)
+    some = picked(model, index)
+    some = some.with_weight(some.c * share)
+    own, quick = at_candidate(some, _quiet(replace(settings, readout=readout)), candidate)
     start = None
     if isinstance(whole.q.root, np.ndarray):  # from the fit of all rows, which is near
-        start = GaussianVI().at(own, whole.ku[train], whole.Du, whole.q.mean)
+        start = GaussianVI().at(own, whole.ku[index] * share, whole.Du, whole.q.mean)
     fit = fit_vb(own, quick, start=start)
     if fit.outcome.interrupted:
         raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
-    f, v = picked(model, test).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
+    f, v = picked(model, test.rows).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
     return f, v, fit
 
 
 class OutOfFold(NamedTuple):
-    """Moments of every row's predictor under a fit without its fold."""
+    """Moments of predictors of rows under a fit without their fold, and how many observations each stands for."""
 
     f: Array
     v: Array
+    rows: Any
+    weight: Array
     folds: int
     smooth: bool = False  # whether the link takes Platt's targets
 
@@ -252,27 +269,31 @@ def out_of_fold(
     together: bool = False,
 ) -> OutOfFold | None:
     """The same of all rows, by refits of k folds, copies ``together``; None where a class has a single row."""
-    variance = np.empty(len(label))
+    variances: list[Array] = []
 
-    def mean(train: Any, test: Any) -> Array:
-        f, variance[test], _ = apart(model, settings, candidate, whole, train, test)
+    def mean(train: Part, test: Part) -> Array:
+        f, v, _ = apart(model, settings, candidate, whole, train, test)
+        variances.append(v)
         return f
 
-    found = refitted(label, order, k, mean, together=together)
-    return None if found is None else OutOfFold(found, variance, k)
+    found = refitted(label, order, settings.readout.weight, k, mean, together=together)
+    return None if found is None else OutOfFold(found.values, np.concatenate(variances), found.rows, found.weight, k)
 
 
 def linked_by(refits: OutOfFold, model: Model, settings: Settings, fit: Fit) -> Fit:
     """A fit whose left-out predictors, and the link fitted on them, are those of refits."""
     readout: Any = settings.readout
     free = {"offset": readout.columns.intercept, "worth": 0.0 if readout.free_offset else WORTH, "tol": readout.tol}
-    loo = fit_link(model.y, refits.f, refits.v, readout.weight, fit.loo.max_kv, smooth=refits.smooth, **free)
-    return fit._replace(held=HeldOut(refits.f, refits.v, loo._replace(method=f"refits of {refits.folds} folds")))
+    f, v, rows, weight, folds, smooth = refits
+    loo = fit_link(model.y[rows], f, v, weight, fit.loo.max_kv, smooth=smooth, **free)
+    total = np.bincount(rows, weight)
+    f, v = (np.bincount(rows, weight * value) / total for value in (f, v))  # of each row, over the folds it is in
+    return fit._replace(held=HeldOut(f, v, loo._replace(method=f"refits of {folds} folds")))
 
 
-def apart_loss(model: Model, settings: Settings, candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
+def apart_loss(model: Model, settings: Settings, candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
     """Log losses of the rows ``test`` under a quick fit of the rows ``train``, link included."""
     assert whole.vi is not None
     f, v, fit = apart(model, settings, candidate, whole.vi, train, test)
     p = fit.loo.link.probability(f, v)
-    return loss_of(np.column_stack((1.0 - p, p)), (model.y[test] > 0.0).astype(np.intp))
+    return loss_of(np.column_stack((1.0 - p, p)), (model.y[test.rows] > 0.0).astype(np.intp))

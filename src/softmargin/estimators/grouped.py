@@ -35,7 +35,7 @@ from softmargin.estimators.problem import bound_prior, kept_columns, observed_co
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Streams
-from softmargin.inference.choices import Candidate
+from softmargin.inference.choices import Candidate, Part
 from softmargin.link import WORTH, fit_link
 from softmargin.posterior import leading
 from softmargin.priors.ridge import Ridge
@@ -102,14 +102,15 @@ def _chosen(
             return INCOMPLETE["vb"](*at_candidate(plain, quiet, candidate)).fit
         return quick_fit(plain, quiet, candidate, least)
 
-    def loss(candidate: Candidate, whole: Fit, rows: Any, test: Any) -> Array:
+    def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
+        rows, times = train.rows, count[train.rows] * train.share
         own = X.at(rows)
         if recipe.incomplete:
             own = own._replace(X=observed_columns(own.X))
-        kept = kept_columns(own.X, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
-        part = (own, sign[rows], count[rows], weight[rows], kept)
+        kept = kept_columns(own.X, times, intercept=columns.intercept, standardized=recipe.standardized)
+        part = (own, sign[rows], times, weight[rows] * train.share, kept)
         other = fit_mixed(recipe.refit(candidate), *part, streams=streams, part=True)
-        return loss_of(other.probability(X.at(test), "calibrated"), label[test])
+        return loss_of(other.probability(X.at(test.rows), "calibrated"), label[test.rows])
 
     return chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X.X))).chosen
 

@@ -29,7 +29,7 @@ from softmargin.estimators.problem import kept_columns, observed_columns, prepar
 from softmargin.estimators.readout import BinaryReadout, HeldOut
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
-from softmargin.inference.choices import Candidate
+from softmargin.inference.choices import Candidate, Part
 from softmargin.priors.ridge import Ridge
 
 __all__ = [
@@ -122,12 +122,13 @@ def fit_incomplete(
         def quick(candidate: Candidate, least: float) -> Fit:
             return quick_vb(*at_candidate(plain, quiet, candidate)).fit
 
-        def loss(candidate: Candidate, whole: Fit, rows: Any, test: Any) -> Array:
+        def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
+            rows, times = train.rows, count[train.rows] * train.share
             own = observed_columns(X[rows])
-            kept = kept_columns(own, count[rows], intercept=columns.intercept, standardized=recipe.standardized)
-            part = (own, sign[rows], count[rows], weight[rows], kept)
+            kept = kept_columns(own, times, intercept=columns.intercept, standardized=recipe.standardized)
+            part = (own, sign[rows], times, weight[rows] * train.share, kept)
             other = fit_incomplete(recipe.refit(candidate), *part, streams=streams)
-            return loss_of(other.probability(X[test], "calibrated"), label[test])
+            return loss_of(other.probability(X[test.rows], "calibrated"), label[test.rows])
 
         try:
             chosen = recipe.decided() or chosen_by(two_classes(recipe, quick, loss, label, count, row_order(X))).chosen

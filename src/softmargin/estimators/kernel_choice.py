@@ -16,7 +16,7 @@ from softmargin.estimators.choosing import Trials, loss_of, row_order
 from softmargin.estimators.fits import Fit
 from softmargin.estimators.kernel_search import KernelRows, Quick, Search, Setting, quick_fit, settings_of
 from softmargin.execution.streams import Purpose
-from softmargin.inference.choices import Candidate, Record, Rules, choose
+from softmargin.inference.choices import Candidate, Part, Record, Rules, choose
 
 __all__ = ["Request", "Settled", "settle"]
 
@@ -158,12 +158,15 @@ def _chosen(
         machines[candidate] = machine
         return machine.fit
 
-    def loss(candidate: Candidate, whole: Fit, train: Any, test: Any) -> Array:
+    def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
         state = machines[candidate].fit.vi  # started from nothing, wide kernels may end in a worse optimum
         assert state is not None
-        start = state._replace(ku=state.ku[train], f=state.f[train])
-        machine = _quick(rows.take(train).at_candidate(candidate), setting, start, loose=_TIGHT)
-        return loss_of(machine.probability(rows.X[test], "calibrated"), rows.label[test])
+        index, share = train
+        start = state._replace(ku=state.ku[index] * share, f=state.f[index])
+        some = rows.take(index)
+        some = replace(some, count=some.count * share, weight=some.weight * share)
+        machine = _quick(some.at_candidate(candidate), setting, start, loose=_TIGHT)
+        return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
 
     order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
     trials = Trials(quick, loss, rows.label, count, order, tilts, rules=_RULES)

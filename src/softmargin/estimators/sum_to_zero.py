@@ -26,7 +26,7 @@ from softmargin.estimators.readout import ClassReadout
 from softmargin.estimators.selection import always_mask
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
-from softmargin.inference.choices import Candidate, Rules, tilted
+from softmargin.inference.choices import Candidate, Part, Rules, tilted
 from softmargin.posterior import widened
 from softmargin.priors.ridge import Ridge
 from softmargin.solvers.sum_to_zero import SumToZero
@@ -227,11 +227,12 @@ def fit_sum_to_zero(
             own = tilted(label, count)[rows.index] if candidate.tilt else 1.0
             return model.with_weight(candidate.rate * own * model.c)
 
-        def loss(candidate: Candidate, whole: Fit, some: Any, test: Any, prior: Any = None) -> Array:
-            kept = kept_columns(X[some], count[some], intercept=columns.intercept, standardized=recipe.standardized)
-            part = (X[some], label[some], count[some], weight[some], kept)
+        def loss(candidate: Candidate, whole: Fit, train: Part, test: Part, prior: Any = None) -> Array:
+            some, times = train.rows, count[train.rows] * train.share
+            kept = kept_columns(X[some], times, intercept=columns.intercept, standardized=recipe.standardized)
+            part = (X[some], label[some], times, weight[some] * train.share, kept)
             other = fit_sum_to_zero(recipe.refit(candidate, prior), *part, costs, k, streams=streams)
-            return loss_of(other.probability(X[test], "calibrated"), label[test])
+            return loss_of(other.probability(X[test.rows], "calibrated"), label[test.rows])
 
         model, readout = built(recipe.prior, recipe.solver)
         settings = Settings(readout, callback=callback, **recipe.run)

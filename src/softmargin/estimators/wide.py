@@ -75,7 +75,8 @@ def choose_wide(
         refits = out_of_fold(own, settings, candidate, fit.vi, label, order, _FOLDS, together=True)
         if refits is None:
             return None
-        link = fit_link(model.y, refits.f, refits.v, count, fit.loo.max_kv, worth=0.0, smooth=True)
+        seen = (model.y[refits.rows], refits.f, refits.v, refits.weight)
+        link = fit_link(*seen, fit.loo.max_kv, worth=0.0, smooth=True)
         value = {"tilt": tilts, "learning_rate": rate, "scale": "learned" if scale is None else scale}
         record.add(value, "folds", link.objective, float("nan"), time.process_time() - begun)
         kept = None if link.error == 0.0 else refits._replace(smooth=True)

@@ -10,7 +10,7 @@ more, and the score is the more flattering. There refits without a fifth of the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +23,9 @@ __all__ = [
     "Candidate",
     "Choice",
     "Entry",
+    "Part",
     "Record",
+    "Refits",
     "Rules",
     "Task",
     "Trial",
@@ -33,6 +35,9 @@ __all__ = [
     "refitted",
     "tilted",
 ]
+
+
+_WHOLE = 1e-12  # share of a row that rounding makes of none
 
 
 @dataclass(frozen=True)
@@ -94,17 +99,13 @@ class Task(Protocol):
         """Whether all classes have the same share, so that tilted weights are plain ones."""
 
     @property
-    def count(self) -> Array:
-        """How many observations every row stands for."""
-
-    @property
     def entropy(self) -> float:
         """Log loss of the class shares: the score of a model that says nothing."""
 
     def trial(self, candidate: Candidate, least: float = 0.0) -> Trial | None:
         """A quick fit; None where its scale fell below ``least``."""
 
-    def refits(self, candidate: Candidate, trial: Trial) -> Array | None:
+    def refits(self, candidate: Candidate, trial: Trial) -> Refits | None:
         """Log loss of every row under a fit without its fold; None where a class has too few rows."""
 
 
@@ -205,14 +206,14 @@ class _Losses:
 
     def __init__(self, task: Task):
         self.task = task
-        self.found: dict[Candidate, Array | None] = {}
+        self.found: dict[Candidate, Refits | None] = {}
 
-    def of(self, candidate: Candidate, trial: Trial, record: Record) -> Array | None:
+    def of(self, candidate: Candidate, trial: Trial, record: Record) -> Refits | None:
         if candidate not in self.found:
             begun = time.process_time()
             loss = self.found[candidate] = self.task.refits(candidate, trial)
             if loss is not None:
-                mean, error = mean_and_error(loss, self.task.count)
+                mean, error = mean_and_error(loss.values, loss.weight)
                 record.add(_named(candidate), "folds", mean, error, time.process_time() - begun)
         return self.found[candidate]
 
@@ -221,7 +222,7 @@ class _Losses:
         old_loss, new_loss = self.of(now, best, record), self.of(new, trial, record)
         if old_loss is None or new_loss is None:
             return False
-        gain, error = mean_and_error(old_loss - new_loss, self.task.count)
+        gain, error = mean_and_error(old_loss.values - new_loss.values, old_loss.weight)
         return gain > errors * error
 
 
@@ -251,35 +252,58 @@ def tilted(label: Any, count: Array) -> Array:
     return weight
 
 
-def _folds(label: Any, order: Array, k: int, together: bool) -> Iterable[Any]:
-    """Rows (as flags) of k folds with the same share of every class; fewer where a class has fewer rows.
+class Part(NamedTuple):
+    """Some rows, and which share of its observations each of them has there."""
 
-    Within a class rows are dealt out in the order of ``order``, a number that does not depend on where they stand, so
-    that another order of the rows or columns gives the same folds. ``together`` puts rows of one class with the same
-    number into one fold: copies of a row, where columns are many, and then weights are repeated rows here too.
+    rows: Any
+    share: Array
+
+
+class Refits(NamedTuple):
+    """Values of left-out observations, one for every row and fold in which it has some, and how many these are."""
+
+    values: Array
+    rows: Any
+    weight: Array
+
+
+def _folds(label: Any, order: Array, count: Array, k: int, together: bool) -> Iterator[tuple[Part, Part]]:
+    """The rows that train and those that test, for k folds with the same share of every class.
+
+    Within a class observations are dealt out one by one in the order of ``order``, a number that does not depend on
+    where a row stands, so that another order of the rows or columns gives the same folds. A row that counts three times
+    is dealt out as three copies of it are. ``together`` puts rows of one class with the same number into one fold:
+    copies of a row, where columns are many.
     """
-    rank = np.empty(len(label), dtype=np.intp)
-    sizes = []
+    low, high, sizes = np.zeros(len(label)), np.zeros(len(label)), []
     for own in np.unique(label):
         rows = np.flatnonzero(label == own)
         if together:
-            rank[rows] = np.unique(order[rows], return_inverse=True)[1]
+            low[rows] = np.unique(order[rows], return_inverse=True)[1]
+            high[rows] = low[rows] + 1.0
         else:
-            rank[rows[np.argsort(order[rows], kind="stable")]] = np.arange(len(rows))
-        sizes.append(int(rank[rows].max()) + 1)
-    k = min(k, *sizes)
-    if k < 2:
-        return
-    fold = rank % k
-    for number in range(k):
-        yield fold == number
+            rows = rows[np.argsort(order[rows], kind="stable")]
+            high[rows] = np.cumsum(count[rows])
+            low[rows] = high[rows] - count[rows]
+        sizes.append(float(high[rows].max()))
+    k = int(min(k, *sizes))
+    for number in range(k if k > 1 else 0):
+        share = (_dealt(high, number, k) - _dealt(low, number, k)) / (high - low)
+        train, test = np.flatnonzero(share < 1.0 - _WHOLE), np.flatnonzero(share > _WHOLE)
+        yield Part(train, 1.0 - share[train]), Part(test, share[test])
+
+
+def _dealt(end: Array, number: int, k: int) -> Array:
+    """How many of the observations up to a place one of k folds has."""
+    rounds = np.floor(end / k)
+    return np.asarray(rounds + np.clip(end - k * rounds - number, 0.0, 1.0))
 
 
 def refitted(
-    label: Any, order: Array, k: int, loss: Callable[[Any, Any], Array], *, together: bool = False
-) -> Array | None:
-    """Losses of all rows, ``loss(train, test)`` of each fold put together; None where there are no folds."""
-    out = np.full(len(label), np.nan)
-    for test in _folds(label, order, k, together):
-        out[test] = loss(np.flatnonzero(~test), np.flatnonzero(test))
-    return None if np.isnan(out).any() else out
+    label: Any, order: Array, count: Array, k: int, value: Callable[[Part, Part], Array], *, together: bool = False
+) -> Refits | None:
+    """``value(train, test)`` of every fold put together; None where a class has too few observations for two."""
+    parts = []
+    for train, test in _folds(label, order, count, k, together):
+        parts.append((value(train, test), test.rows, test.share * count[test.rows]))
+    return Refits(*(np.concatenate(part) for part in zip(*parts, strict=True))) if parts else None
