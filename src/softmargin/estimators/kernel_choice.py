@@ -22,7 +22,7 @@ __all__ = ["Request", "Settled", "settle"]
 
 _TIGHT = 1e-8  # share of the variance that refits may leave out: they predict new rows, with all of their variance
 _SLAB = 2048  # rows at a time
-SEARCHED = 400  # rows, at most, that choices are made on
+_SEARCHED = 400  # rows, at most, that choices are made on
 _SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
 # steps by refits of three folds wherever leave-one-out does not object: it flatters higher rates, so that it would
 _RULES = Rules(steps=(2.0, 4.0), gate=0.0, folds=3, dropped=0.1)
@@ -100,13 +100,13 @@ def _sampled(rows: KernelRows) -> KernelRows:
     more as it does there.
     """
     n, label = len(rows.sign), rows.label
-    if n <= SEARCHED:
+    if n <= _SEARCHED:
         return rows
     rng = rows.streams.at(Purpose.START)
     classes = [np.flatnonzero(label == 0), np.flatnonzero(label == 1)]
     rare = int(len(classes[1]) < len(classes[0]))
-    few = min(len(classes[rare]), round(SEARCHED * max(_SHARE, len(classes[rare]) / n)))
-    sizes = [few, SEARCHED - few] if rare == 0 else [SEARCHED - few, few]
+    few = min(len(classes[rare]), round(_SEARCHED * max(_SHARE, len(classes[rare]) / n)))
+    sizes = [few, _SEARCHED - few] if rare == 0 else [_SEARCHED - few, few]
     index = np.sort(np.concatenate([rng.choice(own, k, replace=False) for own, k in zip(classes, sizes, strict=True)]))
     some = rows.take(index)
     times = np.bincount(label, rows.weight) / np.bincount(some.label, some.weight)
