@@ -114,7 +114,8 @@ def test_weights_are_repeated_rows(predictors):
     count = weight.astype(int)
     a = fit_link(y, f, v, weight, 0.0)
     b = fit_link(np.repeat(y, count), np.repeat(f, count), np.repeat(v, count), np.ones(count.sum()), 0.0)
-    np.testing.assert_allclose(a, b, rtol=1e-7)
+    np.testing.assert_allclose(a[:-1], b[:-1], rtol=1e-7)
+    assert a.method == b.method
 
 
 def test_labels_may_be_exchanged(predictors):

@@ -94,7 +94,7 @@ def test_meanfield_does_not_follow_rounding():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit.fit(X, y)
-    assert len(caught) <= 1
+    assert len({one.category for one in caught}) == len(caught) <= 2  # not converged, and what it says of the model
     assert np.isfinite(fit.coef_).all()
     np.testing.assert_allclose(fit.predict(X), y, atol=0.05)
 

@@ -165,7 +165,7 @@ def exact_inclusion(X, y, c, prior, must=(), draws=40_000):
         D = np.concatenate(([prior.intercept_scale**-2], np.full(size, precision)))
         log_value, error = evidence(Z, c, log_prior, D, draws, seed=len(models))
         if prior.inclusion == "learn":
-            a, b = prior.inclusion_prior
+            a, b = prior.inclusion_prior or (1.0, p - len(must))
             log_value += betaln(a + size, b + p - size) - betaln(a, b)
         else:
             log_value += size * math.log(prior.inclusion) + (p - size) * math.log1p(-prior.inclusion)

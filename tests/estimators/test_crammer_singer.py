@@ -128,7 +128,7 @@ def test_sparse_columns_weights_and_names():
     weighted = machine(prior=Ridge(scale=0.5)).fit(X, y, sample_weight=count)
     repeated = machine(prior=Ridge(scale=0.5)).fit(np.repeat(X, count, axis=0), np.repeat(y, count))
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
-    sparse = machine(prior=Ridge(scale=0.5)).fit(sp.csr_array(X), y, sample_weight=count)
+    sparse = machine(prior=Ridge(scale=0.5), standardize=True).fit(sp.csr_array(X), y, sample_weight=count)
     np.testing.assert_allclose(weighted.coef_, sparse.coef_, atol=1e-6)
     names = np.array(["c", "a", "b"])
     named = machine(prior=Ridge(scale=0.5)).fit(X, names[y], sample_weight=count)

@@ -117,12 +117,12 @@ def test_sparse_columns_beside_groups(form):
     X, y = rows()
     X["x"] = X["x"].where(X["x"] > 0.0, 0.0)
     inside = sp.csr_array(X.to_numpy()).asformat(form)
-    dense = model(1).fit(X.to_numpy(), y)
-    fitted = model(1).fit(inside, y)
+    dense = model(1).set_params(standardize=True).fit(X.to_numpy(), y)
+    fitted = model(1).set_params(standardize=True).fit(inside, y)
     np.testing.assert_allclose(fitted.predict_proba(inside), dense.predict_proba(X.to_numpy()), atol=1e-6)
     assert fitted.summary().index.tolist() == ["Intercept", "x0", "x2"]
     beside = sp.csr_array(X[["x", "z"]].to_numpy()).asformat(form)
-    alone = BayesianSVC(learning_rate=0.5).fit(beside, y, groups=X["g"])
+    alone = BayesianSVC(learning_rate=0.5, standardize=True).fit(beside, y, groups=X["g"])
     np.testing.assert_allclose(alone.predict_proba(beside, groups=X["g"]), dense.predict_proba(X.to_numpy()), atol=1e-6)
 
 

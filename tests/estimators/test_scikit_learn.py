@@ -114,6 +114,7 @@ def test_dense_sparse_and_frame_agree(inference, data):
     X, y = data
     values = np.where(X.to_numpy() > np.median(X.to_numpy(), axis=0), X.to_numpy(), 0.0)
     options = {"inference": inference, "prior": Ridge(scale=0.7), "learning_rate": 0.5, "tol": 1e-10}
+    options["standardize"] = True
     dense = BayesianSVC(**options).fit(values, y)
     fortran = BayesianSVC(**options).fit(np.asfortranarray(values), y)
     frame = BayesianSVC(**options).fit(pd.DataFrame(values), y)

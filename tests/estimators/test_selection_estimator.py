@@ -49,7 +49,7 @@ def heart(data_dir):
 
 ENUMERATED = {
     "spike-slab": (SpikeSlab(0.2, scale=0.6), "normal", 0.6, 0.2),
-    "spike-slab, learned": (SpikeSlab("learn", scale="learn"), "normal", None, None),
+    "spike-slab, learned": (SpikeSlab("learn", scale="learn", inclusion_prior=(1.0, 1.0)), "normal", None, None),
     "laplace-zero": (LaplaceZero(0.2, scale=0.6), "laplace", 0.6, 0.2),
     "laplace-zero, learned": (LaplaceZero("learn", scale="learn"), "laplace", None, None),
 }
@@ -123,14 +123,14 @@ def test_class_weights_multiply_the_rows(kind):
 def test_sparse_equals_dense(kind, container):
     X, y = truth()
     X[np.abs(X) < 0.7] = 0.0
-    same(make(kind, **SHORT).fit(container(X), y), make(kind, **SHORT).fit(X, y), 1e-7)
+    same(*(make(kind, standardize=True, **SHORT).fit(columns, y) for columns in (container(X), X)), 1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_wide_sparse_equals_dense(kind):
     X, y = truth(30, 60)
     X[np.abs(X) < 0.7] = 0.0
-    same(make(kind, **SHORT).fit(sp.csr_array(X), y), make(kind, **SHORT).fit(X, y), 1e-7)
+    same(*(make(kind, standardize=True, **SHORT).fit(columns, y) for columns in (sp.csr_array(X), X)), 1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -180,7 +180,7 @@ def test_weights_equal_repeated_rows_with_more_columns_than_rows():
 @pytest.mark.parametrize("inference", ["map", "vb"])
 def test_sparse_equals_dense(inference):
     X, y = IRIS
-    dense, thin = (joint(inference=inference).fit(columns, y) for columns in (X, sp.csr_matrix(X)))
+    dense, thin = (joint(inference=inference, standardize=True).fit(columns, y) for columns in (X, sp.csr_matrix(X)))
     np.testing.assert_allclose(thin.coef_, dense.coef_, atol=1e-7)
     np.testing.assert_allclose(thin.predict_proba(sp.csr_matrix(X)), dense.predict_proba(X), atol=1e-7)
 

@@ -150,7 +150,7 @@ def test_weights_are_counts_and_sparse_is_dense(inference, data):
     X, y = data
     X = np.where(np.median(X, axis=0) < X, X, 0.0)
     times = np.arange(len(y)) % 3
-    options = {"inference": inference, "epsilon": 0.1, "tol": 1e-10, "prior": Ridge(scale=0.5)}
+    options = {"inference": inference, "epsilon": 0.1, "tol": 1e-10, "prior": Ridge(scale=0.5), "standardize": True}
     weighted = BayesianSVR(**options).fit(X, y, sample_weight=times.astype(float))
     repeated = BayesianSVR(**options).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-4)

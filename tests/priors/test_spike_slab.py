@@ -25,7 +25,6 @@ FREE = np.array([True, False, False, False, False])
         ({"scale": 0.0}, "scale must be a positive number"),
         ({"scale": "auto"}, "scale must be a positive number"),
         ({"inclusion": 0.2, "expected_size": 3}, "not both"),
-        ({"inclusion": "learn", "expected_size": 3}, "not both"),
         ({"expected_size": 0}, "expected_size must be a positive"),
         ({"inclusion_prior": (1.0, 0.0)}, "inclusion_prior"),
         ({"inclusion_prior": (1.0,)}, "inclusion_prior"),

@@ -76,10 +76,11 @@ def check_fitted(what: str, model: Any) -> None:
     """Refuse what is no fitted estimator of this library."""
     from sklearn.utils.validation import check_is_fitted
 
+    from softmargin.estimators.formula import Formula
     from softmargin.estimators.kernel_machine import KernelMachine
     from softmargin.estimators.linear import LinearMachine
 
-    if not isinstance(model, (LinearMachine, KernelMachine)):
+    if not isinstance(model, (LinearMachine, KernelMachine, Formula)):
         raise ValueError(f"{what} draws a fitted model, as in BayesianSVC().fit(X, y); got {type(model).__name__}.")
     check_is_fitted(model)
 
