@@ -25,20 +25,29 @@ WORTH = 2.0  # log likelihood that an offset must gain where none is expected
 
 @dataclass(frozen=True)
 class Link:
-    """``P(y = 1) = sigmoid((a f + b) / sqrt(1 + lam (pi/8) a^2 v))`` for f ~ N(f, v).
+    """``P(y = 1) = sigmoid(a f / sqrt(1 + lam (pi/8) a^2 v) + b)`` for f ~ N(f, v).
 
     The slope a and offset b are Platt's; lam weighs the posterior variance, whose shape over the rows is right
-    while its size depends on the learning rate.
+    while its size depends on the learning rate. A row of which nothing is known has the probability sigmoid(b): were
+    the offset shrunk with f it would be one half, and rows of a rare class would be ranked by how little is known.
     """
 
     a: float
     b: float
     lam: float
 
+    def shrink(self, v: Array) -> Array:
+        """What the spread of f divides it by."""
+        s: Array = np.sqrt(1.0 + self.lam * _KAPPA * self.a**2 * v)
+        return s
+
     def argument(self, f: Array, v: Array) -> Array:
         """The argument of the sigmoid."""
-        eta: Array = (self.a * f + self.b) / np.sqrt(1.0 + self.lam * _KAPPA * self.a**2 * v)
-        return eta
+        return self.a * f / self.shrink(v) + self.b
+
+    def decision(self, f: Array, v: Array) -> Array:
+        """f moved so that it is positive where the probability is above one half."""
+        return f if self.b == 0.0 else f + self.b / self.a * self.shrink(v)
 
     def probability(self, f: Array, v: Array) -> Array:
         """Probability of the positive class."""
@@ -196,9 +205,9 @@ def _sums(
         inverse = 1.0 / math.sqrt(1.0 + square)
         share = square * inverse * inverse
         slope = a * f[i] * inverse
-        eta = slope + b * inverse
-        bend = eta * share * (1.0 - share)
-        d0, d2 = slope - eta * share, -0.5 * eta * share  # derivatives of eta in log a and log lam; in b: inverse
+        eta = slope + b
+        bend = slope * share * (1.0 - share)
+        d0, d2 = slope - slope * share, -0.5 * slope * share  # derivatives of eta in log a and log lam; in b: one
         small = math.exp(-abs(eta))
         half = 1.0 / (1.0 + small)
         up = half if eta > 0.0 else small * half  # sigmoid(eta)
@@ -211,13 +220,13 @@ def _sums(
         first = weight[i] * ((1.0 - t) * up - t * down)
         second = weight[i] * up * down
         g0 += first * d0
-        g1 += first * inverse
+        g1 += first
         g2 += first * d2
         h00 += second * d0 * d0 + first * (slope - slope * share - d0 * share - 2.0 * bend)
-        h01 += second * d0 * inverse - first * share * inverse
+        h01 += second * d0
         h02 += second * d0 * d2 + first * (-0.5 * slope * share - d2 * share - bend)
-        h11 += second * inverse * inverse
-        h12 += second * inverse * d2 - 0.5 * first * share * inverse
+        h11 += second
+        h12 += second * d2
         h22 += second * d2 * d2 + first * (-0.5 * d2 * share - 0.5 * bend)
     gradient[0], gradient[1], gradient[2] = g0, g1, g2
     hessian[0, 0], hessian[1, 1], hessian[2, 2] = h00, h11, h22

@@ -18,7 +18,8 @@ from softmargin.solvers.space import Full, Space
 
 __all__ = ["Model", "require"]
 
-_WIDE = 2  # coefficients a row from which the Gaussian is held by rows
+_WIDE = 2  # coefficients per row from which the Gaussian is held by rows
+_DENSE = 500  # coefficients up to which it is not: their matrix is small, and loses no digits to uneven precisions
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class Model:
         Where coefficients far outnumber rows, a space that can does without a matrix of their size.
         """
         spread = getattr(self.space, "spread", None)
-        if spread is not None and self.dimension > _WIDE * len(w):
+        if spread is not None and self.dimension > max(_WIDE * len(w), _DENSE):
             wide: Normal = spread(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision)
             return wide
         A, linear = self.blocks.gram(w, b)

@@ -131,9 +131,18 @@ class Binary:
         return design_for(X, self.columns)
 
     def decision(self, X: Any, kind: str) -> Array:
-        """Posterior mean of f plus the offset of the link."""
+        """Posterior mean of f, moved by the offset of the link so that it is positive where P is above one half."""
         with one_blas_thread():
-            return self.fit.posterior.predictor(self.design(X)) + self.offset(kind)
+            if self.offset(kind) == 0.0:  # no variances are needed
+                return self.fit.posterior.predictor(self.design(X))
+            return self._moved(*self._linked_moments(X), kind)
+
+    def _moved(self, f: Array, v: Array, kind: str) -> Array:
+        return f if self.offset(kind) == 0.0 else self.fit.loo.link.decision(f, v)
+
+    def _linked_moments(self, X: Any) -> tuple[Array, Array]:
+        """Mean and variance of f as the link takes them."""
+        return self.moments(X)
 
     def moments(self, X: Any) -> tuple[Array, Array]:
         """Posterior mean and variance of f."""
@@ -143,8 +152,8 @@ class Binary:
     def positive(self, X: Any, kind: str) -> Array:
         """Probability of the second class, above one half exactly where ``decision`` is positive."""
         with one_blas_thread():
-            f, v = self.moments(X)
-        return decided(self._probability_given(f, v, kind), f + self.offset(kind))
+            f, v = self._linked_moments(X) if kind == "calibrated" else self.moments(X)
+        return decided(self._probability_given(f, v, kind), self._moved(f, v, kind))
 
     def _probability_given(self, f: Array, v: Array, kind: str) -> Array:
         if kind == "calibrated":

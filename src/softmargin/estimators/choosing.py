@@ -163,10 +163,20 @@ def two_classes(
 
 
 def row_order(X: Any) -> Array:
-    """A number for every row that depends on neither the order of the columns nor on that of the rows."""
+    """A number for every row that depends on neither the order of the columns nor on that of the rows.
+
+    Rows are ranked by their length, then by products with the means of the columns and of their squares, so that rows
+    of zeros and ones which are as long are told apart.
+    """
     sparse: bool = sp.issparse(X)
-    squares = X.multiply(X) if sparse else np.where(np.isnan(X), 0.0, X) ** 2
-    return np.asarray(squares.sum(axis=1)).ravel()
+    Z: Any = X if sparse else np.where(np.isnan(X), 0.0, X)
+    squares = Z.multiply(Z) if sparse else Z * Z
+    with np.errstate(over="ignore", invalid="ignore"):  # columns of 1e200: such rows stay in the order they have
+        length = np.asarray(squares.sum(axis=1)).ravel()
+        means = [np.asarray(part.mean(axis=0)).ravel() for part in (Z, squares)]
+        keys = np.column_stack([length, Z @ means[0], Z @ means[1]])
+        keys = np.nan_to_num(keys / np.maximum(np.abs(keys).max(axis=0, initial=0.0), 1e-300))
+    return np.unique(np.round(keys, 10), axis=0, return_inverse=True)[1].ravel().astype(float)
 
 
 def at_candidate(model: Model, settings: Settings, candidate: Candidate) -> tuple[Model, Settings]:

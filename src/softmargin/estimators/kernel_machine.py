@@ -150,8 +150,8 @@ class KernelMachine(CallbackSupport, BaseEstimator):
             raise ValueError("decision_function(return_std=True) is for two classes; use predict_proba or sample.")
         spread_of(self._fitted, "decision_function(return_std=True)")
         with one_blas_thread():
-            f, v = self._fitted.moments(X)
-        return f + self._fitted.offset(self.probability), np.sqrt(v)
+            _, v = self._fitted.moments(X)
+        return self._fitted.decision(X, self.probability), np.sqrt(v)
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, columns in the order of ``classes_``."""

@@ -130,7 +130,7 @@ class KernelExpansions(Binary):
 
     def decision(self, X: Any, kind: str) -> Array:
         with one_blas_thread():
-            return self.moments(X)[0] + self.offset(kind)
+            return self._moved(*self.moments(X), kind)
 
     def positive(self, X: Any, kind: str) -> Array:
         if kind == "calibrated" and self.linked:

@@ -24,7 +24,6 @@ from softmargin.estimators.incomplete import imputed_table
 from softmargin.estimators.labels import table_index
 from softmargin.execution.blocks import Blocks, one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
-from softmargin.link import decided
 from softmargin.posterior import DrawsPosterior, widened
 
 __all__ = ["Mixed", "indicators"]
@@ -69,7 +68,9 @@ class Mixed(Binary):
 
     def decision(self, X: Labelled, kind: str) -> Array:
         with one_blas_thread():
-            return Blocks(self._design(X, self._parts(X))).matvec(self.joint.mean) + self.offset(kind)
+            if self.offset(kind) == 0.0:
+                return Blocks(self._design(X, self._parts(X))).matvec(self.joint.mean)
+            return self._moved(*self._linked_moments(X), kind)
 
     def moments(self, X: Labelled) -> tuple[Array, Array]:
         """A new group adds the variance between groups to that of f."""
@@ -89,17 +90,13 @@ class Mixed(Binary):
                 between[part.codes < 0] += np.einsum("ia,ab,ib->i", z, component.covariance, z)
         return f, v + blocks.excess(self.joint.mean), between
 
-    def positive(self, X: Labelled, kind: str) -> Array:
-        """Probability of the second class, averaged over new groups.
+    def _linked_moments(self, X: Labelled) -> tuple[Array, Array]:
+        """The link weighs what is not known by lam, learned from rows of known groups.
 
-        The link weighs what is not known by lam, learned from rows of known groups; what groups vary by is no lack
-        of knowledge and counts in full.
+        What groups vary by is no lack of knowledge and counts in full.
         """
-        if kind != "calibrated":
-            return super().positive(X, kind)
-        with one_blas_thread():
-            f, v, between = self._moments(X)
-        return decided(self.fit.loo.link.probability(f, v + between / self.fit.loo.lam), f + self.offset(kind))
+        f, v, between = self._moments(X)
+        return f, v + between / self.fit.loo.lam
 
     def sample(self, X: Labelled, n: int, streams: Streams) -> Array:
         """Draws (rows, n) of f; rows of one new group share the draw of its effect."""

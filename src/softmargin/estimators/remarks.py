@@ -42,6 +42,8 @@ def compared_with_logit(model: Model, settings: Settings, weight: Array, fit: Fi
         return ""
     quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick(), max_iter=_STEPS, tol=_ROUGH)
     other = fit_vb(replace(model, loss=Logit()).with_weight(weight), quiet)
+    if other.outcome.interrupted:  # Ctrl-C is not lost: the fit before it is kept, and says that it was stopped
+        fit.outcome.interrupted = True
     if not other.loo.max_kv <= _TRUSTED or other.outcome.interrupted:
         return ""
     gain = _losses(held, label) - _losses(other.held, label)

@@ -366,6 +366,11 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def _checked(self, X: Any, groups: Any = None) -> Any:
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_is_fitted(self)
+        if self.probability != "calibrated" and np.any(self.tilt_):
+            raise ValueError(
+                f"probability={self.probability!r} was set after a fit with tilted weights, whose boundary only the "
+                f"calibrated link can place; fit again with probability={self.probability!r}."
+            )
         mixed = self._fitted.parts[0]
         if not isinstance(mixed, Mixed):
             if groups is not None:
@@ -402,8 +407,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self._only_two("decision_function(return_std=True)")
         spread_of(self.posterior_, "decision_function(return_std=True)")
         with one_blas_thread():
-            f, v = self._fitted.moments(X)
-        return f + self.offset_, self._fitted.stretch * np.sqrt(v)
+            _, v = self._fitted.moments(X)
+        return self._fitted.decision(X, self.probability), self._fitted.stretch * np.sqrt(v)
 
     def _only_two(self, what: str) -> None:
         if len(self.classes_) > 2:

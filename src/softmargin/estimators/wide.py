@@ -30,6 +30,7 @@ _MANY = 10  # columns per row
 _SPREAD = 0.25  # prior standard deviation of the predictor of a row of mean length, under the narrow prior
 _RATE = 16.0  # learning rate that goes with it
 _FOLDS = 10
+_ALIKE = 1e-9  # share of the squared length of rows below which they are copies of each other, but for rounding
 _FEW = 300  # rows, at most, for which so many refits are cheap
 
 
@@ -66,6 +67,8 @@ def choose_wide(
     """
     prior: Any = model.prior
     length = _length(model, count)
+    if length is None:
+        return None
     record, found = Record(), []
     for scale, rate in ((None, Rules.base), (_SPREAD / math.sqrt(length), _RATE)):
         begun, candidate = time.process_time(), Candidate(tilts, rate)
@@ -85,11 +88,12 @@ def choose_wide(
     return wide
 
 
-def _length(model: Model, count: Array) -> float:
-    """Mean squared length of a row, around the mean row where an intercept takes that up."""
+def _length(model: Model, count: Array) -> float | None:
+    """Mean squared length of a row, around the mean row where an intercept takes that up; None where that is all."""
     design, total = model.blocks.design, float(count.sum())
     length = float(count @ design.norms()) / total
     if not design.intercept:
         return length
     mean = design.rmatvec(count)[1:] / total
-    return length - float(mean @ mean)
+    around = length - float(mean @ mean)
+    return around if around > _ALIKE * length else None
