@@ -22,17 +22,24 @@ def predictors():
 
 def test_link_by_hand():
     link, f, v = Link(2.0, 0.5, 3.0), np.array([1.0, -1.0]), np.array([0.4, 0.0])
-    wanted = np.array([2.5 / math.sqrt(1 + 3 * math.pi / 8 * 4 * 0.4), -1.5])
+    wanted = np.array([2.0 / math.sqrt(1 + 3 * math.pi / 8 * 4 * 0.4) + 0.5, -1.5])
     np.testing.assert_allclose(link.argument(f, v), wanted)
     np.testing.assert_allclose(link.probability(f, v), 1 / (1 + np.exp(-wanted)))
 
 
 def test_link_is_close_to_the_average_of_a_logistic():
-    """With lam = 1 it is MacKay's approximation of E sigmoid(a f + b), good to 0.02."""
+    """With lam = 1 and no offset it is MacKay's approximation of E sigmoid(a f), good to 0.02."""
     for m, s in ((0.5, 1.0), (-2.0, 3.0), (1.0, 0.1)):
         law = stats.norm(m, s)
-        exact = integrate.quad(lambda f, law=law: expit(2 * f + 0.3) * law.pdf(f), m - 9 * s, m + 9 * s)[0]
-        assert Link(2.0, 0.3, 1.0).probability(np.array([m]), np.array([s * s]))[0] == pytest.approx(exact, abs=0.02)
+        exact = integrate.quad(lambda f, law=law: expit(2 * f) * law.pdf(f), m - 9 * s, m + 9 * s)[0]
+        assert Link(2.0, 0.0, 1.0).probability(np.array([m]), np.array([s * s]))[0] == pytest.approx(exact, abs=0.02)
+
+
+def test_a_row_of_which_nothing_is_known_has_the_offset_alone():
+    link = Link(2.0, -4.0, 1.0)
+    np.testing.assert_allclose(link.probability(np.array([1.0]), np.array([1e12])), expit(-4.0), rtol=1e-4)
+    f, v = np.array([-1.0, 1.9, 2.1, 9.0]), np.array([0.0, 0.0, 0.0, 5.0])
+    np.testing.assert_array_equal(link.decision(f, v) > 0, link.probability(f, v) > 0.5)
 
 
 THETAS = [(0.3, 0.0, 0.0), (1.2, -0.7, 0.9), (-1.5, 2.0, -2.0), (2.0, 0.1, 3.0)]

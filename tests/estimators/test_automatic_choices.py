@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.svm import SVC
 
 from softmargin import BayesianKernelClassifier, BayesianSVC
@@ -257,3 +257,35 @@ def test_a_plain_fit_with_a_second_optimum_next_to_a_constant_is_not_taken():
     assert model.tilt_ is True and taken["tilt"].all()
     table = model.summary().iloc[1:]
     assert ((table["lower"] > 0) | (table["upper"] < 0)).sum() >= 10  # no constant: effects are seen
+
+
+@pytest.mark.parametrize("rare", [1, 3, 10])
+def test_probabilities_of_a_very_rare_class_rank_rows_as_the_decision_function_does(rare):
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((1000, 5)), (np.arange(1000) < rare).astype(int)
+    X[:rare, 0] += 2.5
+    new, label = rng.standard_normal((1000, 5)), (np.arange(1000) < 200).astype(int)
+    new[:200, 0] += 2.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        model = BayesianSVC().fit(X, y)
+    areas = [roc_auc_score(label, score) for score in (model.predict_proba(new)[:, 1], model.decision_function(new))]
+    assert areas[0] > max(0.85, areas[1] - 0.02)
+
+
+def test_another_kind_of_probability_needs_another_fit_where_weights_were_tilted():
+    X, y = logistic(300)
+    model = BayesianSVC().fit(X, y)
+    assert model.tilt_
+    with pytest.raises(ValueError, match="fit again with probability='sign'"):
+        model.set_params(probability="sign").predict(X)
+
+
+def test_folds_of_rows_of_zeros_and_ones_do_not_depend_on_their_order():
+    rng = np.random.default_rng(205)
+    X = (rng.random((100, 6)) < 0.5) * 1.0
+    y = (4.0 * X[:, 0] + 2.0 * X[:, 1] - 3.0 + rng.logistic(size=100) > 0).astype(int)
+    turn, columns = rng.permutation(100), rng.permutation(6)
+    one, other = BayesianSVC().fit(X, y), BayesianSVC().fit(X[turn][:, columns], y[turn])
+    assert one.learning_rate_ == other.learning_rate_
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X[:, columns]), atol=1e-5)

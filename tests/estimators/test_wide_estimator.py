@@ -71,7 +71,7 @@ def test_left_out_rows_come_from_refits_unless_none_is_wrong():
     scale, weight = model.scale_, {k: tilted(y[kept], np.ones(kept.sum()))[y[kept] == k][0] for k in (0, 1)}
     columns = (X - X.mean(axis=0)) / X.std(axis=0)  # refits keep the columns as all rows scale them
     alone = BayesianSVC(Ridge(scale=scale), learning_rate=16.0, class_weight=weight, standardize=False)
-    f = alone.fit(columns[kept], y[kept]).decision_function(columns) - alone.offset_
+    f = alone.fit(columns[kept], y[kept])._fitted.moments(columns)[0]
     np.testing.assert_allclose(model._fitted.fit.held.f[~kept], f[~kept], atol=0.02)
     easy = BayesianSVC().fit(*shifted(20, 12, p=600, shift=1.0))
     assert easy.loo_.method == "closed form"
@@ -136,7 +136,7 @@ def test_draws_are_taken_at_the_same_scale_and_rate(unequal):
     X, y, model = unequal
     drawn = BayesianSVC(inference="gibbs", draws=200, warmup=200, chains=2, random_state=0).fit(X, y)
     assert (drawn.learning_rate_, drawn.scale_) == (16.0, pytest.approx(model.scale_, rel=1e-12))
-    f, g = (fit.decision_function(X) - fit.offset_ for fit in (model, drawn))
+    f, g = (fit._fitted.moments(X)[0] for fit in (model, drawn))
     assert np.corrcoef(f, g)[0, 1] > 0.99
     assert np.abs(f - g).max() < 0.1  # predictors of the training rows are near their margins at -1 and 1
 
