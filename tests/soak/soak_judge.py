@@ -13,8 +13,10 @@ from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from soak_problems import Problem
 
+from softmargin.exceptions import ModelWarning
+
 _MOST_WARNINGS = 3
-_ALLOWED = (UserWarning, ConvergenceWarning)
+_ALLOWED = (UserWarning, ModelWarning, ConvergenceWarning)
 _REFUSALS = (ValueError, TypeError, NotImplementedError)
 _SPEAKERS = ("/softmargin/", "/sklearn/utils/")  # whose sentences a user gets
 _INTERNAL = (
