@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from softmargin.estimators.formula_response import Response
 from softmargin.estimators.formula_rows import rows_of
 from softmargin.estimators.formula_terms import Terms, learned
+from softmargin.estimators.formula_text import shortened
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.linear import LinearMachine
 from softmargin.estimators.svc import BayesianSVC
@@ -102,7 +103,7 @@ class Formula(BaseEstimator):
     def _fit(self, made: Terms, response: Response, data: Any, sample_weight: Any) -> Formula:
         self.estimator_ = _prepared(self.estimator, made, response)
         if isinstance(sample_weight, str):
-            sample_weight = rows_of(data, [sample_weight], made.text)[sample_weight]
+            sample_weight = rows_of(data, [sample_weight], shortened(made.text))[sample_weight]
         self.estimator_.fit(made.frame(data), np.asarray(response.values), sample_weight=sample_weight)
         self.formula_ = made
         return self
@@ -136,9 +137,9 @@ def _prepared(estimator: Any, made: Terms, response: Response) -> Any:
         if known.get(name, default) is not default:
             _refuse_option(name)
     if made.effects and "random_effects" not in known:
-        raise ValueError(f"{kind} has no group terms or smooth functions; take them out of {made.text!r}.")
+        raise ValueError(f"{kind} has no group terms or smooth functions; take them out of {shortened(made.text)!r}.")
     if not isinstance(estimator, BayesianSVC) and response.labels:
-        raise ValueError(f"{kind} needs numbers, and the response of {made.text!r} has none.")
+        raise ValueError(f"{kind} needs numbers, and the response of {shortened(made.text)!r} has none.")
     effects = {"random_effects": list(made.effects)} if made.effects else {}
     return clone(estimator).set_params(fit_intercept=made.intercept, **effects)
 
@@ -206,6 +207,6 @@ def _check_classes(made: Terms, response: Response) -> None:
     values = response.values.nunique()
     if not response.labels and values > 2:
         raise ValueError(
-            f"the response of {made.text!r} has {values} different numbers; say with estimator=BayesianSVR that it is "
-            "a quantity, or with estimator=BayesianSVC that these are classes."
+            f"the response of {shortened(made.text)!r} has {values} different numbers; say with "
+            "estimator=BayesianSVR that it is a quantity, or with estimator=BayesianSVC that these are classes."
         )

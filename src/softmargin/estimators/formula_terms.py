@@ -14,7 +14,7 @@ from softmargin.effects import RandomEffect
 from softmargin.estimators.formula_response import Response, response_of
 from softmargin.estimators.formula_rows import check_labels, columns_of, forget, matrix, rows_of, said, values_of
 from softmargin.estimators.formula_safe import Functions, check_expression
-from softmargin.estimators.formula_text import Bar, read
+from softmargin.estimators.formula_text import Bar, read, shortened
 
 __all__ = ["Terms", "learned"]
 
@@ -43,7 +43,7 @@ class Terms:
 
     def frame(self, data: Any) -> pd.DataFrame:
         """The predictors of these rows, a column for each coefficient, and the columns of their groups."""
-        rows = rows_of(data, self.columns, self.text)
+        rows = rows_of(data, self.columns, shortened(self.text))
         parts = [matrix(term, rows) for term in self.terms]
         made = np.concatenate([np.empty((len(rows), 0)), *parts], axis=1)
         frame = pd.DataFrame(made, columns=list(self.names), index=rows.index)
@@ -54,7 +54,14 @@ class Terms:
 
 def learned(formula: str, data: Any, y: Any = None) -> tuple[Terms, Response]:
     """The formula as these data fill it, and the response: ``y``, or what the left side makes of the data."""
-    pieces = read(formula)
+    try:
+        return _learned(formula, data, y)
+    except RecursionError as error:
+        raise ValueError(f"the formula {shortened(formula)!r} cannot be read: {said(error)}.") from None
+
+
+def _learned(text: str, data: Any, y: Any) -> tuple[Terms, Response]:
+    pieces, formula = read(text), shortened(str(text))
     answer = _described(f"0 + {pieces.response}", formula)
     common = _described(pieces.common, formula)
     inner = [_described(bar.left, formula) for bar in pieces.bars]
@@ -83,7 +90,7 @@ def learned(formula: str, data: Any, y: Any = None) -> tuple[Terms, Response]:
     response = response_of(answer.common_terms, rows if y is None else data, formula, y)
     for term in terms:
         forget(term)
-    made = Terms(formula, tuple(sorted(columns)), terms, names, groups, (*effects, *pieces.smooths), intercept)
+    made = Terms(text, tuple(sorted(columns)), terms, names, groups, (*effects, *pieces.smooths), intercept)
     return made, response
 
 
