@@ -102,11 +102,27 @@ class Formula(BaseEstimator):
 
     def _fit(self, made: Terms, response: Response, data: Any, sample_weight: Any) -> Formula:
         self.estimator_ = _prepared(self.estimator, made, response)
-        if isinstance(sample_weight, str):
-            sample_weight = rows_of(data, [sample_weight], shortened(made.text))[sample_weight]
-        self.estimator_.fit(made.frame(data), np.asarray(response.values), sample_weight=sample_weight)
+        weight = _weight(sample_weight, data, made)
+        self.estimator_.fit(made.frame(data), np.asarray(response.values), sample_weight=weight)
         self.formula_ = made
         return self
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The estimator's ``score``: the share of rows whose class is predicted, or the r2 of a regression.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows with the columns that the formula names.
+        y : array of shape (n,), optional
+            Values of the left side of the formula; without it they are taken from X.
+        sample_weight : array of shape (n,) or str, optional
+            Counts of the rows, or the column of X that holds them.
+        """
+        check_is_fitted(self)
+        made, weight = self.formula_, _weight(sample_weight, X, self.formula_)
+        response = np.asarray(made.response(X, y))
+        return float(self.estimator_.score(made.frame(X), response, sample_weight=weight))
 
     def __getattr__(self, name: str) -> Any:
         # what takes no rows is the fitted estimator's own
@@ -124,8 +140,14 @@ class Formula(BaseEstimator):
     predict_interval = _of_rows("predict_interval")
     decision_function = _of_rows("decision_function")
     sample = _of_rows("sample")
-    score = _of_rows("score")
     transform = _of_rows("transform")
+
+
+def _weight(sample_weight: Any, data: Any, made: Terms) -> Any:
+    """Counts of the rows, from the column that a text names."""
+    if not isinstance(sample_weight, str):
+        return sample_weight
+    return rows_of(data, [sample_weight], shortened(made.text))[sample_weight]
 
 
 def _prepared(estimator: Any, made: Terms, response: Response) -> Any:

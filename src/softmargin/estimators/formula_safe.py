@@ -15,11 +15,12 @@ from softmargin.estimators.formula_sizes import (
 )
 from softmargin.estimators.formula_text import shortened
 
-__all__ = ["BOXES", "Functions", "check_expression"]
+__all__ = ["BOXES", "REMEMBERING", "Functions", "check_expression"]
 
 BOXES = ("C", "S", "T")  # formulae's calls that make a categorical variable of their first argument
 _LEVELS = (*BOXES, "Treatment", "Sum")  # those that take levels, which may be texts
-_TRANSFORMS = ("I", "center", "scale", "standardize", "poly", "bs", "cc", "cr", "tp")
+REMEMBERING = ("center", "scale", "standardize", "poly", "bs", "cc", "cr", "tp")  # the training rows
+_TRANSFORMS = ("I", *REMEMBERING)
 _REFUSED_LATER = ("offset", "p", "prop", "proportion")  # harmless, and no part of these models
 _RECODED = ("B", "binary")  # formulae codes them by the rows that it is given, those of a prediction too
 _OWN = (*_LEVELS, *_TRANSFORMS, *_REFUSED_LATER)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from softmargin.effects import RandomEffect
-from softmargin.estimators.formula_response import Response, response_of
+from softmargin.estimators.formula_response import Response, response_later, response_of
 from softmargin.estimators.formula_rows import check_labels, columns_of, forget, matrix, rows_of, said, values_of
 from softmargin.estimators.formula_safe import Functions, check_expression
 from softmargin.estimators.formula_text import Bar, read, shortened
@@ -24,7 +24,7 @@ class Terms:
     """A formula with the levels and transformations that the training data gave it.
 
     ``terms`` and ``groups`` are formulae's terms of the predictors and components of the grouping factors, the latter
-    with the names that their columns have in a frame.
+    with the names that their columns have in a frame; ``answer`` is its term of the response.
     """
 
     text: str
@@ -34,6 +34,7 @@ class Terms:
     groups: tuple[tuple[str, Any], ...]
     effects: tuple[Any, ...]
     intercept: bool
+    answer: Any
 
     def __str__(self) -> str:
         return self.text
@@ -50,6 +51,10 @@ class Terms:
         for name, component in self.groups:
             frame[name] = np.asarray(values_of(component, rows), dtype=object)
         return frame
+
+    def response(self, data: Any, y: Any = None) -> Any:
+        """The response of rows after the fit: ``y``, or what the left side makes of the data."""
+        return response_later(self.answer, data, shortened(self.text), y)
 
 
 def learned(formula: str, data: Any, y: Any = None) -> tuple[Terms, Response]:
@@ -88,9 +93,18 @@ def _learned(text: str, data: Any, y: Any) -> tuple[Terms, Response]:
             held = rows[smooth.column].dtype
             raise ValueError(f"{smooth.name} needs numbers; the column {smooth.column!r} has {held}.")
     response = response_of(answer.common_terms, rows if y is None else data, formula, y)
-    for term in terms:
+    for term in (*terms, *answer.common_terms):
         forget(term)
-    made = Terms(text, tuple(sorted(columns)), terms, names, groups, (*effects, *pieces.smooths), intercept)
+    made = Terms(
+        text,
+        tuple(sorted(columns)),
+        terms,
+        names,
+        groups,
+        (*effects, *pieces.smooths),
+        intercept,
+        answer.common_terms[0],
+    )
     return made, response
 
 
