@@ -116,6 +116,42 @@ def test_a_transformed_response_is_given_transformed():
     np.testing.assert_array_equal(plain.coef_, Formula("cost ~ a", model.estimator).fit(data).coef_)
 
 
+def test_scores_take_the_response_from_the_frame_as_fits_do():
+    data = table()
+    sides = {"y": data["y"], "label": data["label"], 'label["no"]': data["label"] == "no", "{b > 2}": data["b"] > 2}
+    for left, y in sides.items():
+        model = Formula(f"{left} ~ a", BayesianSVC(**QUICK)).fit(data)
+        hits = model.predict(data) == y
+        assert model.score(data) == model.score(data.drop(columns="w"), y) == hits.mean()
+        assert model.score(data, sample_weight="w") == pytest.approx(np.average(hits, weights=data["w"]), abs=1e-14)
+        np.testing.assert_array_equal(
+            cross_val_score(model, data, cv=StratifiedKFold(3).split(data, y)), cross_val_score(model, data, y, cv=3)
+        )
+        assert cross_val_score(model, data, cv=3).shape == (3,)
+    lacking = data[data["label"] == "yes"]
+    named = Formula('label["no"] ~ a', BayesianSVC(**QUICK)).fit(data)
+    assert named.score(lacking) == (~named.predict(lacking)).mean()
+    with pytest.raises(ValueError, match="the data have no column 'label'"):
+        named.score(data.drop(columns="label"))
+    with pytest.raises(ValueError, match="is whether 'label' is 'no'; give y as True and False"):
+        named.score(data, data["label"])
+
+
+def test_scores_of_a_transformed_response_are_those_of_its_values():
+    data, late = table(), table(seed=4)
+    estimator = BayesianSVR(prior=Ridge(1.0), inference="map")
+    model = Formula("np.log(cost) ~ a", estimator).fit(data)
+    assert model.score(late) == model.score(late, np.log(late["cost"]))
+    with pytest.raises(ValueError, match=r"y holds the column 'cost' and the response of .* is 'np.log\(cost\)'"):
+        model.score(late, late["cost"])
+    centred = Formula("center(cost) ~ a", estimator).fit(data)
+    mean = data["cost"].mean()  # of the training rows
+    assert centred.score(late) == pytest.approx(centred.score(late, late["cost"] - mean), abs=1e-12)
+    given = Formula("center(cost) ~ a", estimator).fit(data, data["cost"] - mean)
+    with pytest.raises(ValueError, match="depends on the training rows, and the fit was given y instead; give y here"):
+        given.score(late)
+
+
 def test_all_that_the_estimator_has_is_there():
     data = table()
     model = softmargin.fit("y ~ a + kind + (1 | w)", data, learning_rate=0.5, random_state=0)

@@ -128,6 +128,7 @@ WILD = [
     "__import__({})", "s({})", "s({}, knots={})", "B({}, {})", "p({}, {})", "offset({})", "bs({}, knots={})", "{}({})",
     "C({}, levels={})", "T({}, ref={})", "{}[{}]", "(1 | {})", "({} | {})", "{} == {}", "{} = {}", "{} {}", "{}, {}",
     "{}.{}", "-{}", "{} - {}", "{} / {}", "({})**{}", "{{{}}}", "np.frompyfunc({}, 1, 1)", "np.fromfile({})",
+    "{{{}**{}}}",
 ]  # fmt: skip
 COLUMNS = st.sampled_from(["x", "z", "g", "`x`"])
 ATOMS = st.sampled_from(
@@ -179,3 +180,80 @@ def test_any_text_is_a_formula_or_refused_in_a_sentence(text):
             learned(f"y ~ {text}", table())
         except ValueError as error:
             assert str(error).endswith(".")  # noqa: PT017
+
+
+@pytest.mark.parametrize("call", ["B(a, 'p')", "B(a)", "binary(a)", "I(B(a, 'p'))"])
+def test_a_coding_that_depends_on_the_rows_is_refused(call):
+    for formula in (f"y ~ x + {call}", f"{call} ~ x"):
+        with pytest.raises(
+            ValueError, match=r"would change with the rows .* write a comparison .* '\{g == \"a\"\}'\.$"
+        ):
+            learned(formula, table())
+    for kind in ("object", "category"):
+        data = table().astype({"a": kind})
+        made = learned("y ~ {a == 'p'}", data)[0]
+        np.testing.assert_array_equal(made.frame(data[data["a"] != "p"]), 0.0)
+        np.testing.assert_array_equal(made.frame(data[data["a"] == "p"]), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("unclear", "clear"),
+    [
+        ("-z**2", {"-(z**2)": lambda z: -(z**2), "(-z)**2": lambda z: z**2, "1 - z**2": lambda z: 1 - z**2}),
+        ("1 + +z**2", {"1 + (+z)**2": lambda z: 1 + z**2, "z**-2": lambda z: z**-2.0}),
+        ("z**2**3", {"(z**2)**3": lambda z: z**6, "z**(2**3)": lambda z: z**8, "2**z": lambda z: 2**z}),
+    ],
+)
+def test_powers_of_unclear_order_need_brackets(unclear, clear):
+    data = table()
+    for formula in (f"y ~ {{{unclear}}}", f"y ~ np.log({unclear})", f"{{{unclear}}} ~ x"):
+        with pytest.raises(ValueError, match=r"power; write brackets, as in '.*' or '.*'\.$"):
+            learned(formula, data)
+    for term, want in clear.items():
+        made = learned(f"y ~ {{{term}}}", data)[0].frame(data)
+        np.testing.assert_allclose(made.iloc[:, 0], want(data["z"]), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("term", "message"),
+    [
+        ("{x*9**(9**9)}", "exponent outside -20 to 20"),
+        ("{x**21}", "exponent outside -20 to 20"),
+        ("{x**(-7*3)}", "exponent outside -20 to 20"),
+        ("{x*9**20}", "an integer above 9007199254740992"),
+        ("{x*12345678901234567890}", "an integer above"),
+        ("{x*(999999999*999999999)}", "an integer above"),
+        ("{x*(I(999999999)*(1 == 1)*999999999)}", "an integer above"),
+        ("{x + 1/0}", r"numbers that cannot be computed \(division by zero\)"),
+        ("poly(x, 1000000)", r"needs degree of poly\(\) as a number of at most 100"),
+        ("poly(x, degree=np.abs(3))", "needs degree of poly"),
+        ("bs(x, df=1000000000)", r"needs df of bs\(\) as a number of at most 100"),
+        ("I(bs(x, 4, None, 101))", "needs degree of bs"),
+        ("cc(x, 1, 101)", "needs df of cc"),
+        ("s(x, knots=100000)", "at most 1000 knots"),
+        ("(x + z + a)**30", "exponent outside"),
+        ("(x + z)**2**3", "a power of a power"),
+        ("*".join("abcdefghijklmnop"), "expands to more than 5000 terms"),
+        (f"({'+'.join('abcdefghijklmnopqrstuvw')})**8", "expands to more than 5000 terms"),
+        (f"{{{'x+' * 60}x}}", "more than 50 operations in each other"),
+        (f"{{{'-' * 1000}x}}", "nested too deeply, or too many"),
+        (f"{'(' * 1000}x{')' * 1000}", "nested too deeply, or too many"),
+        (f"{'x+' * 1000}x", "nested too deeply, or too many"),
+        (f"(1 | {'x:' * 1000}x)", "nested too deeply, or too many"),
+        (f"{'x+' * 3000}x", r"has 60\d\d characters, more than 5000"),
+        ("x*" + "9" * 4800, "cannot be read"),
+    ],
+)
+def test_what_is_too_large_is_refused_in_a_short_sentence(term, message):
+    for formula in (f"y ~ {term}", f"y ~ z + {term}"):
+        with pytest.raises(ValueError, match=message) as caught:
+            learned(formula, table())
+        assert str(caught.value).endswith(".") and len(str(caught.value)) < 600
+
+
+def test_what_is_large_and_of_use_is_evaluated():
+    data = table()
+    terms = (
+        "(x + z + g)**3 + {z**20} + {z**(2**3)} + {x * 12345678901234567890.0} + bs(x, df=4, degree=2) + s(z, knots=5)"
+    )
+    assert learned(f"y ~ {terms}", data)[0].frame(data).shape == (12, 7 + 3 + 4)

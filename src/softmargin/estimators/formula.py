@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from softmargin.estimators.formula_response import Response
 from softmargin.estimators.formula_rows import rows_of
 from softmargin.estimators.formula_terms import Terms, learned
+from softmargin.estimators.formula_text import shortened
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.linear import LinearMachine
 from softmargin.estimators.svc import BayesianSVC
@@ -101,11 +102,27 @@ class Formula(BaseEstimator):
 
     def _fit(self, made: Terms, response: Response, data: Any, sample_weight: Any) -> Formula:
         self.estimator_ = _prepared(self.estimator, made, response)
-        if isinstance(sample_weight, str):
-            sample_weight = rows_of(data, [sample_weight], made.text)[sample_weight]
-        self.estimator_.fit(made.frame(data), np.asarray(response.values), sample_weight=sample_weight)
+        weight = _weight(sample_weight, data, made)
+        self.estimator_.fit(made.frame(data), np.asarray(response.values), sample_weight=weight)
         self.formula_ = made
         return self
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The estimator's ``score``: the share of rows whose class is predicted, or the r2 of a regression.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows with the columns that the formula names.
+        y : array of shape (n,), optional
+            Values of the left side of the formula; without it they are taken from X.
+        sample_weight : array of shape (n,) or str, optional
+            Counts of the rows, or the column of X that holds them.
+        """
+        check_is_fitted(self)
+        made, weight = self.formula_, _weight(sample_weight, X, self.formula_)
+        response = np.asarray(made.response(X, y))
+        return float(self.estimator_.score(made.frame(X), response, sample_weight=weight))
 
     def __getattr__(self, name: str) -> Any:
         # what takes no rows is the fitted estimator's own
@@ -123,8 +140,14 @@ class Formula(BaseEstimator):
     predict_interval = _of_rows("predict_interval")
     decision_function = _of_rows("decision_function")
     sample = _of_rows("sample")
-    score = _of_rows("score")
     transform = _of_rows("transform")
+
+
+def _weight(sample_weight: Any, data: Any, made: Terms) -> Any:
+    """Counts of the rows, from the column that a text names."""
+    if not isinstance(sample_weight, str):
+        return sample_weight
+    return rows_of(data, [sample_weight], shortened(made.text))[sample_weight]
 
 
 def _prepared(estimator: Any, made: Terms, response: Response) -> Any:
@@ -136,9 +159,9 @@ def _prepared(estimator: Any, made: Terms, response: Response) -> Any:
         if known.get(name, default) is not default:
             _refuse_option(name)
     if made.effects and "random_effects" not in known:
-        raise ValueError(f"{kind} has no group terms or smooth functions; take them out of {made.text!r}.")
+        raise ValueError(f"{kind} has no group terms or smooth functions; take them out of {shortened(made.text)!r}.")
     if not isinstance(estimator, BayesianSVC) and response.labels:
-        raise ValueError(f"{kind} needs numbers, and the response of {made.text!r} has none.")
+        raise ValueError(f"{kind} needs numbers, and the response of {shortened(made.text)!r} has none.")
     effects = {"random_effects": list(made.effects)} if made.effects else {}
     return clone(estimator).set_params(fit_intercept=made.intercept, **effects)
 
@@ -206,6 +229,6 @@ def _check_classes(made: Terms, response: Response) -> None:
     values = response.values.nunique()
     if not response.labels and values > 2:
         raise ValueError(
-            f"the response of {made.text!r} has {values} different numbers; say with estimator=BayesianSVR that it is "
-            "a quantity, or with estimator=BayesianSVC that these are classes."
+            f"the response of {shortened(made.text)!r} has {values} different numbers; say with "
+            "estimator=BayesianSVR that it is a quantity, or with estimator=BayesianSVC that these are classes."
         )

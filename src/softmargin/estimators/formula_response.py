@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,10 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from sklearn.utils import column_or_1d
 
 from softmargin.estimators.formula_rows import columns_of, frame_of, rows_of, said, values_of
-from softmargin.estimators.formula_safe import BOXES, Functions
+from softmargin.estimators.formula_safe import BOXES, REMEMBERING, Functions
 from softmargin.estimators.validation import labels_given
 
-__all__ = ["Response", "response_of"]
+__all__ = ["Response", "response_later", "response_of"]
 
 
 class Response(NamedTuple):
@@ -28,6 +29,30 @@ def response_of(terms: list[Any], data: Any, formula: str, y: Any) -> Response:
     if len(terms) != 1 or len(getattr(terms[0], "components", ())) != 1:
         _refuse_shape(formula)
     return _evaluated(terms[0], data, formula) if y is None else _given(terms[0], data, formula, y)
+
+
+def response_later(term: Any, data: Any, formula: str, y: Any) -> Any:
+    """The response of rows that come after the fit, by the transformations that it learned."""
+    term = deepcopy(term)  # formulae writes into it
+    (component,) = term.components
+    if y is not None:
+        return _given(term, data, formula, y).values
+    if _unlearned(getattr(component, "call", None)):
+        raise ValueError(
+            f"the response {term.name!r} of {formula!r} depends on the training rows, and the fit was given y instead; "
+            "give y here too."
+        )
+    level = getattr(component, "reference", None)
+    component.reference = None
+    values = _evaluated(term, rows_of(data, columns_of(term), formula), formula).values
+    return values if level is None else values.astype(str) == level  # which these rows may all lack
+
+
+def _unlearned(part: Any) -> bool:
+    """Whether a function that remembers the training rows has not seen them."""
+    inner = [*getattr(part, "args", ()), *getattr(part, "kwargs", {}).values()]
+    own = getattr(part, "callee", None) in REMEMBERING and part.stateful_transform is None
+    return own or any(map(_unlearned, inner))
 
 
 def _refuse_shape(formula: str) -> None:

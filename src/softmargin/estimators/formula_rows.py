@@ -12,13 +12,16 @@ from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from softmargin.designs.base import Array
 from softmargin.estimators.formula_safe import BOXES
+from softmargin.estimators.formula_text import shortened
 
 __all__ = ["check_labels", "columns_of", "forget", "frame_of", "matrix", "rows_of", "said", "values_of"]
 
 
 def said(error: Exception) -> str:
     """What an error of formulae says, as part of a sentence."""
-    return str(error).strip().rstrip(".") or type(error).__name__
+    if isinstance(error, RecursionError):
+        return "its parts are nested too deeply, or too many; make columns of them first"
+    return shortened(str(error).strip()).rstrip(".") or type(error).__name__
 
 
 def frame_of(data: Any) -> pd.DataFrame:

@@ -6,12 +6,23 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["BOXES", "Functions", "check_expression"]
+from softmargin.estimators.formula_sizes import (
+    check_arguments,
+    check_depth,
+    check_number,
+    check_power,
+    check_terms,
+)
+from softmargin.estimators.formula_text import shortened
+
+__all__ = ["BOXES", "REMEMBERING", "Functions", "check_expression"]
 
 BOXES = ("C", "S", "T")  # formulae's calls that make a categorical variable of their first argument
-_LEVELS = (*BOXES, "B", "binary", "Treatment", "Sum")  # those that take levels, which may be texts
-_TRANSFORMS = ("I", "center", "scale", "standardize", "poly", "bs", "cc", "cr", "tp")
+_LEVELS = (*BOXES, "Treatment", "Sum")  # those that take levels, which may be texts
+REMEMBERING = ("center", "scale", "standardize", "poly", "bs", "cc", "cr", "tp")  # the training rows
+_TRANSFORMS = ("I", *REMEMBERING)
 _REFUSED_LATER = ("offset", "p", "prop", "proportion")  # harmless, and no part of these models
+_RECODED = ("B", "binary")  # formulae codes them by the rows that it is given, those of a prediction too
 _OWN = (*_LEVELS, *_TRANSFORMS, *_REFUSED_LATER)
 _PLAIN = ("log", "exp", "sqrt", "abs", "power", "minimum", "maximum", "where", "clip")  # with np. or without
 _ARGUMENTS = {"where": 3, "clip": 3}  # functions of NumPy that work row by row and are no ufuncs
@@ -51,26 +62,36 @@ class _Numpy:
         return found[0]
 
 
-def check_expression(node: Any, formula: str, *, call: str = "", text: bool = False) -> None:
-    """Refuse what is not on the list in an expression that formulae has parsed.
+def check_expression(node: Any, formula: str) -> None:
+    """Refuse what is not on the list, or is too large, in an expression that formulae has parsed."""
+    _check(node, formula)
+    check_terms(node, formula)
 
-    ``call`` is the function whose argument the node is, and ``text`` says whether it may be a text.
-    """
+
+def _check(node: Any, formula: str, *, call: str = "", text: bool = False) -> None:
+    """``call`` is the function whose argument the node is, and ``text`` says whether it may be a text."""
     kind = type(node).__name__
     if kind == "Call":
+        if not call:
+            check_depth(node, formula)
         _check_call(node, formula)
     elif kind == "Binary":
         text = bool(call) and node.operator.kind in _COMPARED
-        check_expression(node.left, formula, call=call, text=text)
-        check_expression(node.right, formula, call=call, text=text)
+        _check(node.left, formula, call=call, text=text)
+        _check(node.right, formula, call=call, text=text)
+        if node.operator.kind == "STAR_STAR":
+            check_power(node, formula, arithmetic=bool(call))
+        if call:
+            check_number(node, formula)
     elif kind in ("Grouping", "Unary"):
-        check_expression(node.expression if kind == "Grouping" else node.right, formula, call=call)
+        _check(node.expression if kind == "Grouping" else node.right, formula, call=call)
     elif kind == "Variable":
         if call and node.level is not None:
             _refuse(formula, f"names a level of {node.name.lexeme!r} inside {call}()")
     elif kind == "Literal":
         if isinstance(node.value, str) and not text:
             _refuse(formula, f"has the text {node.value!r} where a column or a number belongs")
+        check_number(node, formula)
     elif kind != "QuotedName":
         _refuse(formula, "has a '=' outside a function")
 
@@ -81,6 +102,11 @@ def _check_call(node: Any, formula: str) -> None:
         _refuse(formula, "calls the result of a call")
     short = name.removeprefix("np.")
     known = _numpy(short) if name.startswith("np.") or name in _PLAIN else None
+    if name in _RECODED:
+        raise ValueError(
+            f"the formula {formula!r} calls {name!r}, whose coding would change with the rows that are predicted; "
+            "write a comparison instead, as in '{g == \"a\"}'."
+        )
     if known is None and name not in _OWN:
         _refuse(formula, f"calls {name!r}")
     named = [type(argument).__name__ == "Assign" for argument in node.args]
@@ -89,12 +115,17 @@ def _check_call(node: Any, formula: str) -> None:
     if name in (*BOXES, "I") and (not named or named[0]):
         _refuse(formula, f"calls {name!r} without a plain first argument")
     for argument, keyword in zip(node.args, named, strict=True):
-        check_expression(argument.value if keyword else argument, formula, call=name, text=name in _LEVELS)
+        _check(argument.value if keyword else argument, formula, call=name, text=name in _LEVELS)
+    given = [
+        (part.name.name.lexeme, part.value) if keyword else (None, part)
+        for part, keyword in zip(node.args, named, strict=True)
+    ]
+    check_arguments(name, given, formula)
 
 
 def _refuse(formula: str, what: str) -> NoReturn:
     allowed = ", ".join(name for name in (*_PLAIN, *_TRANSFORMS, *BOXES, "s"))
     raise ValueError(
-        f"the formula {formula!r} {what}, which formulas may not do; they may call {allowed} and the element-wise "
-        "functions of NumPy, as in np.log1p(x): make a column of anything else first."
+        f"the formula {formula!r} {shortened(what)}, which formulas may not do; they may call {allowed} and the "
+        "element-wise functions of NumPy, as in np.log1p(x): make a column of anything else first."
     )

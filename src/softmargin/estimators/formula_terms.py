@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from softmargin.effects import RandomEffect
-from softmargin.estimators.formula_response import Response, response_of
+from softmargin.estimators.formula_response import Response, response_later, response_of
 from softmargin.estimators.formula_rows import check_labels, columns_of, forget, matrix, rows_of, said, values_of
 from softmargin.estimators.formula_safe import Functions, check_expression
-from softmargin.estimators.formula_text import Bar, read
+from softmargin.estimators.formula_text import Bar, read, shortened
 
 __all__ = ["Terms", "learned"]
 
@@ -24,7 +24,7 @@ class Terms:
     """A formula with the levels and transformations that the training data gave it.
 
     ``terms`` and ``groups`` are formulae's terms of the predictors and components of the grouping factors, the latter
-    with the names that their columns have in a frame.
+    with the names that their columns have in a frame; ``answer`` is its term of the response.
     """
 
     text: str
@@ -34,6 +34,7 @@ class Terms:
     groups: tuple[tuple[str, Any], ...]
     effects: tuple[Any, ...]
     intercept: bool
+    answer: Any
 
     def __str__(self) -> str:
         return self.text
@@ -43,7 +44,7 @@ class Terms:
 
     def frame(self, data: Any) -> pd.DataFrame:
         """The predictors of these rows, a column for each coefficient, and the columns of their groups."""
-        rows = rows_of(data, self.columns, self.text)
+        rows = rows_of(data, self.columns, shortened(self.text))
         parts = [matrix(term, rows) for term in self.terms]
         made = np.concatenate([np.empty((len(rows), 0)), *parts], axis=1)
         frame = pd.DataFrame(made, columns=list(self.names), index=rows.index)
@@ -51,10 +52,21 @@ class Terms:
             frame[name] = np.asarray(values_of(component, rows), dtype=object)
         return frame
 
+    def response(self, data: Any, y: Any = None) -> Any:
+        """The response of rows after the fit: ``y``, or what the left side makes of the data."""
+        return response_later(self.answer, data, shortened(self.text), y)
+
 
 def learned(formula: str, data: Any, y: Any = None) -> tuple[Terms, Response]:
     """The formula as these data fill it, and the response: ``y``, or what the left side makes of the data."""
-    pieces = read(formula)
+    try:
+        return _learned(formula, data, y)
+    except RecursionError as error:
+        raise ValueError(f"the formula {shortened(formula)!r} cannot be read: {said(error)}.") from None
+
+
+def _learned(text: str, data: Any, y: Any) -> tuple[Terms, Response]:
+    pieces, formula = read(text), shortened(str(text))
     answer = _described(f"0 + {pieces.response}", formula)
     common = _described(pieces.common, formula)
     inner = [_described(bar.left, formula) for bar in pieces.bars]
@@ -81,9 +93,18 @@ def learned(formula: str, data: Any, y: Any = None) -> tuple[Terms, Response]:
             held = rows[smooth.column].dtype
             raise ValueError(f"{smooth.name} needs numbers; the column {smooth.column!r} has {held}.")
     response = response_of(answer.common_terms, rows if y is None else data, formula, y)
-    for term in terms:
+    for term in (*terms, *answer.common_terms):
         forget(term)
-    made = Terms(formula, tuple(sorted(columns)), terms, names, groups, (*effects, *pieces.smooths), intercept)
+    made = Terms(
+        text,
+        tuple(sorted(columns)),
+        terms,
+        names,
+        groups,
+        (*effects, *pieces.smooths),
+        intercept,
+        answer.common_terms[0],
+    )
     return made, response
 
 

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from softmargin.effects import Smooth
 
-__all__ = ["Bar", "Pieces", "read"]
+__all__ = ["Bar", "Pieces", "read", "shortened"]
 
+_LONGEST, _SHOWN = 5000, 200  # characters of a formula, and those that messages show
+_KNOTS = 1000
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _BACKQUOTED = re.compile(r"`([^`]*)`")
@@ -37,22 +39,33 @@ class Pieces(NamedTuple):
     smooths: tuple[Smooth, ...]
 
 
+def shortened(text: str) -> str:
+    """A text as messages show it."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 24]} ... {text[-20:]}"
+
+
 def read(formula: str) -> Pieces:
     """Take a formula apart; what is neither a group term nor a smooth function is left as it is written."""
     if not isinstance(formula, str):
         raise ValueError(f"formula must be a text such as 'y ~ x + (1 | g)'; got {formula!r}.")
-    tilde = [place for place, char in _outside(formula, formula) if char == "~"]
-    if len(tilde) != 1 or not formula[: tilde[0]].strip() or not formula[tilde[0] + 1 :].strip():
+    text, formula = formula, shortened(formula)  # which messages name
+    if len(text) > _LONGEST:
+        raise ValueError(
+            f"the formula {formula!r} has {len(text)} characters, more than {_LONGEST}; give many columns to the "
+            "estimator as a data frame instead."
+        )
+    tilde = [place for place, char in _outside(text, formula) if char == "~"]
+    if len(tilde) != 1 or not text[: tilde[0]].strip() or not text[tilde[0] + 1 :].strip():
         raise ValueError(f"the formula {formula!r} needs a response and predictors with one '~' between: 'y ~ x'.")
-    response = formula[: tilde[0]].strip()
+    response = text[: tilde[0]].strip()
     if any(char in "+-*/:|<>=" for _, char in _outside(response, formula)):
         raise ValueError(f"the response {response!r} must be one column; write arithmetic in braces: '{{{response}}}'.")
     common, bars, smooths = [], [], []
-    for sign, piece in _summands(formula[tilde[0] + 1 :], formula):
+    for sign, piece in _summands(text[tilde[0] + 1 :], formula):
         bar = _bar(piece, formula)
         smooth = None if bar else _smooth(piece, formula)
         if sign == "-" and (bar or smooth):
-            raise ValueError(f"the formula {formula!r} subtracts {piece!r}; leave the term out instead.")
+            raise ValueError(f"the formula {formula!r} subtracts {shortened(piece)!r}; leave the term out instead.")
         if bar:
             bars.append(bar)
         elif smooth:
@@ -104,7 +117,7 @@ def _bar(piece: str, formula: str) -> Bar | None:
         return None
     left, right = inner[: places[0]].strip(), inner[places[-1] + 1 :].strip()
     if places[-1] - places[0] != len(places) - 1 or len(places) > 2 or not left or not right:
-        raise ValueError(f"the group term {piece!r} of the formula must look like '(x | g)' or '(x || g)'.")
+        raise ValueError(f"the group term {shortened(piece)!r} of the formula must look like '(x | g)' or '(x || g)'.")
     return Bar(left, right, len(places) == 1)
 
 
@@ -121,10 +134,16 @@ def _smooth(piece: str, formula: str) -> Smooth | None:
         name = column.id if isinstance(column, ast.Name) else ast.literal_eval(column)
         options = {str(option.arg): ast.literal_eval(option.value) for option in call.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"the smooth function {piece!r} must look like 's(x)' or 's(x, knots=10)'.") from None
+        raise ValueError(
+            f"the smooth function {shortened(piece)!r} must look like 's(x)' or 's(x, knots=10)'."
+        ) from None
     unknown = set(options) - {"knots", "scale"}
     if unknown:
-        raise ValueError(f"the smooth function {piece!r} takes knots and scale; it does not know {sorted(unknown)}.")
+        raise ValueError(
+            f"the smooth function {shortened(piece)!r} takes knots and scale; it does not know {sorted(unknown)}."
+        )
+    if isinstance(options.get("knots"), int) and options["knots"] > _KNOTS:
+        raise ValueError(f"the smooth function {shortened(piece)!r} may have at most {_KNOTS} knots; take fewer.")
     return Smooth(name, **options)
 
 
@@ -133,9 +152,11 @@ def _check_plain(piece: str, formula: str) -> None:
     bare = _QUOTED.sub("", piece)
     if "|" in bare:
         raise ValueError(
-            f"the formula {formula!r} has a '|' in {piece!r}; write a group term in brackets of its own, '+ (x | g)'."
+            f"the formula {formula!r} has a '|' in {shortened(piece)!r}; write a group term in brackets of its "
+            "own, '+ (x | g)'."
         )
     if _SMOOTH.search(bare):
         raise ValueError(
-            f"the formula {formula!r} has a smooth function inside {piece!r}; it can only be added, as in '+ s(x)'."
+            f"the formula {formula!r} has a smooth function inside {shortened(piece)!r}; it can only be added, "
+            "as in '+ s(x)'."
         )
