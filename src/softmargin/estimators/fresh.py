@@ -31,7 +31,7 @@ def fresh(estimator: Any) -> Iterator[None]:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
         if isinstance(error, (np.linalg.LinAlgError, ArithmeticError)):
-            raise ValueError(f"the fit broke down numerically ({error}); {_ADVICE}.") from error
+            raise ValueError(f"the fit broke down numerically: {_ADVICE}.") from error
         raise
 
 

@@ -288,7 +288,9 @@ def _folds(label: Any, order: Array, count: Array, k: int, together: bool) -> It
         sizes.append(float(high[rows].max()))
     k = int(min(k, *sizes))
     for number in range(k if k > 1 else 0):
-        share = (_dealt(high, number, k) - _dealt(low, number, k)) / (high - low)
+        width = high - low  # none where a weight is lost beside the others: then it goes where its place is
+        dealt = _dealt(high, number, k) - _dealt(low, number, k)
+        share = np.where(width > 0.0, dealt / np.where(width > 0.0, width, 1.0), np.floor(low) % k == number)
         train, test = np.flatnonzero(share < 1.0 - _WHOLE), np.flatnonzero(share > _WHOLE)
         yield Part(train, 1.0 - share[train]), Part(test, share[test])
 
