@@ -20,7 +20,7 @@ from benchmarks.random_effects import cut_short
 from replication.common import Page, minutes, named, parser
 from replication.zhang_models import BAYES, GROUPS, OURS, SVC, Tally, documents, fbgkm, fitted, partition, rows_of
 from replication.zhang_tables import LARGEST, SIZES, TABLE_2, TABLE_3, TABLE_4, TABLE_5, Published
-from softmargin.mixing import mixing
+from softmargin.mixing import mixing as mixing_of
 from softmargin.plots.style import BLUE, RED, finish, frame
 
 PAPER_SWEEPS, PAPER_SPLITS = 10_000, 20
@@ -274,7 +274,7 @@ def mixing(page: Page, plan: Plan) -> None:
     for way in ways:
         described = []
         for name in plan.traces:
-            size, ratio = (float(value[0]) for value in mixing(late[name, way][:, :, None]))
+            size, ratio = (float(value[0]) for value in mixing_of(late[name, way][:, :, None]))
             described.append(
                 f"{name} {late[name, way].mean():.0f} ± {late[name, way].std():.0f}, effective draws "
                 f"{size:.0f}, R-hat {ratio:.2f}"

@@ -29,7 +29,7 @@ def test_a_numerical_error_becomes_a_sentence_and_leaves_the_last_fit(monkeypatc
         raise error
 
     monkeypatch.setitem(svr.REGRESSIONS, "vb", broken)
-    with pytest.raises(ValueError, match="broke down numerically: .* bring them closer"):
+    with pytest.raises(ValueError, match=r"broke down numerically: .* bring them closer"):
         fit.fit(X, y)
     assert fit.coef_ is before
 
