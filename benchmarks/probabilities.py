@@ -1,7 +1,7 @@
 """Class probabilities of two classes: test log loss and error against peers tuned by the log loss they are judged by.
 
-LogisticRegressionCV searches by log loss; LinearSVC (squared hinge, and hinge) is calibrated by temperature (and by the
-sigmoid), its C searched by the log loss of the calibrated model. All peers see standardized columns. "logit" is our own
+LogisticRegressionCV searches by log loss; LinearSVC (squared hinge) is calibrated by temperature, its C searched by the
+log loss of the calibrated model. All peers see standardized columns. "logit" is our own
 ``likelihood="logit"``. Standard errors of differences are over splits, which overlap, so they are somewhat too small.
 """
 
@@ -45,7 +45,6 @@ def methods() -> dict[str, Any]:
         "softmargin": BayesianSVC(),
         "LogisticRegressionCV": make_pipeline(StandardScaler(), logistic),
         "squared hinge, temperature": _calibrated("squared_hinge", "temperature"),
-        "hinge, sigmoid": _calibrated("hinge", "sigmoid"),
         "logit": BayesianSVC(likelihood="logit"),
     }
 
