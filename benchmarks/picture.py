@@ -49,7 +49,9 @@ def lengths(page: str) -> list[float]:
 def calibration(page: str) -> list[float]:
     """Time of the calibrated squared hinge over ours."""
     times = list(tables(page, "probabilities"))[2]
-    return [value(row["squared hinge, temperature"]) / value(row["softmargin"]) for row in times if row["set"] != "mean"]
+    return [
+        value(row["squared hinge, temperature"]) / value(row["softmargin"]) for row in times if row["set"] != "mean"
+    ]
 
 
 def comparisons(page: str) -> dict[str, list[float]]:

@@ -23,7 +23,7 @@ _TURNED = 0.4  # a direction may be turned round by this share of the largest sl
 
 @dataclass(frozen=True, eq=False)
 class ClassLink:
-    """``P = softmax(t A'(M z + o))`` of the contrast scores ``z = A f``, ``t = (1 + lam (pi/8) u)^(-1/2)``.
+    """``P = softmax(A'(t M z + o))`` of the contrast scores ``z = A f``, ``t = (1 + lam (pi/8) u)^(-1/2)``.
 
     A is the Helmert contrast and ``u = 2 tr(M Cov(z) M') / (k - 1)`` the mean variance of a difference of two logits.
     The matrix M is free, because linear scores that sum to zero mask a class that lies between others. With two classes
@@ -37,8 +37,8 @@ class ClassLink:
     def logits(self, f: Array, V: Array) -> Array:
         """Logits that sum to zero, of scores with means f (n x k) and covariances V (n x k x k)."""
         A = helmert(f.shape[1])
-        h: Array = (f @ A.T @ self.M.T + self.offset) @ A
-        return h / np.sqrt(1.0 + self.lam * _KAPPA * _spread(self.M, _contrasts(A, V)))[:, None]
+        h: Array = f @ A.T @ self.M.T @ A
+        return h / np.sqrt(1.0 + self.lam * _KAPPA * _spread(self.M, _contrasts(A, V)))[:, None] + self.offset @ A
 
     def probability(self, f: Array, V: Array) -> Array:
         """Probabilities n x k."""
@@ -207,23 +207,23 @@ class _Problem:
         log_a, E, offset, log_lam = self.split(x)
         m, lam = len(self.A), math.exp(log_lam)
         a, M = math.exp(log_a), self.matrix(log_a, E)
-        h = (self.z @ M.T + offset) @ self.A
+        h = self.z @ M.T @ self.A
         u = _spread(M, self.V)
         t = 1.0 / np.sqrt(1.0 + lam * _KAPPA * u)
-        eta = h * t[:, None]
+        eta = h * t[:, None] + offset @ self.A
         log_p = log_softmax(eta, axis=1)
         value = -float(self.weight @ (self.target * log_p).sum(axis=1))
         value += 0.5 * ((float((E * E).sum()) + float(offset @ offset)) / self.freedom**2 + log_lam**2)
         residual = (np.exp(log_p) - self.target) * self.weight[:, None]
         along = (residual * h).sum(axis=1)  # derivative in t
-        inner = (residual * t[:, None]) @ self.A.T  # derivative in M z + offset
+        inner = (residual * t[:, None]) @ self.A.T  # derivative in M z
         pull = -0.5 * lam * _KAPPA * along * t**3  # derivative in u
         dM = inner.T @ self.z + (4.0 / m) * M @ np.einsum("i,ist->st", pull, self.V)
         gradient = np.concatenate(
             (
                 [a * float(dM.trace() + ((dM * E).sum() if a > self.unit else 0.0))],
                 (max(a, self.unit) * dM + E / self.freedom**2).ravel(),
-                inner.sum(axis=0) + offset / self.freedom**2,
+                residual.sum(axis=0) @ self.A.T + offset / self.freedom**2,
                 [float(pull @ u) + log_lam],
             )
         )
