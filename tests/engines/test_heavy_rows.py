@@ -67,7 +67,9 @@ def test_svi_says_that_batches_of_heavy_rows_did_not_settle():
 def test_kernel_svi_finds_the_bound_of_vb_at_any_weight(weight):
     X, y = rows()
     vb, svi = (
-        BayesianKernelClassifier(inference=inference, basis="inducing", learning_rate=0.25, length_scale=2.0)
+        BayesianKernelClassifier(
+            inference=inference, basis="inducing", learning_rate=0.25, length_scale=2.0, n_inducing=63
+        )
         .fit(X, y, sample_weight=np.full(63, weight))
         .trace_[-1]
         for inference in ("vb", "svi")
