@@ -124,6 +124,7 @@ def test_calibration_wants_named_models_of_two_classes():
         plots.calibration({"pairs": model_of("pairs")}, X, TWO)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("picture", PICTURES)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_picture_is_drawn_or_refused_with_a_sentence(name, picture):

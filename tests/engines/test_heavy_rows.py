@@ -77,6 +77,7 @@ def test_kernel_svi_finds_the_bound_of_vb_at_any_weight(weight):
     assert svi == pytest.approx(vb, abs=0.1)
 
 
+@pytest.mark.soak
 def test_hmc_starts_with_noise_that_all_but_vanishes_under_heavy_rows():
     rng = np.random.default_rng(4)
     X = rng.standard_normal((60, 5))
