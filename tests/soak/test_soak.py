@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CHUNKS, SIZE = 12, 25
+CHUNKS, SIZE = 9, 25
 
 
 @pytest.mark.soak

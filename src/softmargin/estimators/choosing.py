@@ -157,8 +157,11 @@ def two_classes(
     count: Array,
     order: Array,
 ) -> Trials:
-    """The choice for two classes; a rate above the base would let a prior that selects take too many columns."""
-    rules = Rules(steps=()) if recipe.selects else Rules(lower=(0.5, 0.25, 0.125))
+    """The choice for two classes; a rate above the base would let a prior that selects take too many columns.
+
+    With missing entries the rate stays at the base too: refits of them take too long.
+    """
+    rules = Rules(steps=()) if recipe.selects or recipe.incomplete else Rules(lower=(0.5, 0.25, 0.125))
     return Trials(quick, loss, label, count, order, recipe.tilts, rules=rules)
 
 
