@@ -16,12 +16,12 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks import common
 from softmargin import BayesianSVC
-from softmargin.engines.gaussian_vi import GaussianVI
-from softmargin.engines.loop import run
-from softmargin.estimators.problem import kept_columns, prepare
-from softmargin.execution.streams import Streams
+from softmargin.core.loop import run
+from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import Hinge
+from softmargin.models.build import kept_columns, prepare
 from softmargin.priors import Ridge
+from softmargin.rows.streams import Streams
 
 
 def grams(X: Any, times: int) -> float:

@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks import common
+from softmargin.core.model import Model
 from softmargin.designs.standardize import design_for, standardize
-from softmargin.engines.gaussian_vi import GaussianVI
-from softmargin.engines.gibbs import Gibbs
-from softmargin.engines.hmc import HMC
-from softmargin.engines.hmc_rows import Trajectory, rows_for
-from softmargin.engines.model import Model
-from softmargin.execution.blocks import Blocks, one_blas_thread
-from softmargin.execution.streams import Streams
+from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.sampling.hmc.rows import Trajectory, rows_for
+from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses.hinge import Hinge
 from softmargin.priors.ridge import Ridge
+from softmargin.rows.in_memory import Blocks, one_blas_thread
+from softmargin.rows.streams import Streams
+from softmargin.solvers.full import Full
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
 ROWS = (1_000, 10_000, 100_000, 300_000, 1_000_000)
@@ -44,7 +45,7 @@ def model_of(n: int, p: int) -> Model:
     X, y = common.simulated(n, p, 0)
     free = np.arange(p + 1) == 0
     blocks = Blocks(design_for(X, standardize(X, np.ones(n))), y, np.full(n, 0.25))
-    return Model(blocks, Hinge(), Ridge(scale=0.5).bind(free, n), free, Streams.from_random_state(0))
+    return Model(blocks, Hinge(), Ridge(scale=0.5).bind(free, n), free, Streams.from_random_state(0), Full())
 
 
 def per_step(engine: Any, model: Model) -> tuple[Any, float]:

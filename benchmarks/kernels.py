@@ -27,7 +27,7 @@ from sklearn.svm import SVC
 from benchmarks import common
 from benchmarks.two_class_sets import SETS
 from softmargin import BayesianKernelClassifier
-from softmargin.designs.kernels import mean_distance
+from softmargin.designs.kernel.kernels import mean_distance
 
 NAMES = (
     "banana",

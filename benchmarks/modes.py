@@ -20,12 +20,12 @@ from sklearn.svm import SVC, LinearSVC
 from benchmarks import common
 from benchmarks.sparse import text
 from softmargin import BayesianSVC
-from softmargin.engines.descent import mode_engine
-from softmargin.engines.loop import run
-from softmargin.estimators.problem import kept_columns, prepare
-from softmargin.execution.streams import Streams
+from softmargin.core.loop import run
+from softmargin.engines.mode.dual_descent import mode_engine
 from softmargin.losses import Hinge
+from softmargin.models.build import kept_columns, prepare
 from softmargin.priors import Lasso, Ridge
+from softmargin.rows.streams import Streams
 
 WANTED, WANTED_SPARSE = 1e-6, 1e-4  # relative suboptimality
 COSTS = (0.1, 1.0, 10.0)  # C of the peers; the prior variance is half of it

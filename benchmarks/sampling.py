@@ -19,15 +19,16 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import common
+from softmargin.core.loop import Outcome, run
+from softmargin.core.model import Model
 from softmargin.designs import Dense
-from softmargin.engines.gibbs import Gibbs
-from softmargin.engines.hmc import HMC
-from softmargin.engines.loop import Outcome, run
-from softmargin.engines.model import Model
-from softmargin.execution.blocks import Blocks
-from softmargin.execution.streams import Streams
+from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.losses import Hinge
 from softmargin.priors import Lasso, Ridge
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
+from softmargin.solvers.full import Full
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -63,7 +64,9 @@ def sets(quick: bool) -> dict[str, tuple[Any, Any]]:
 def sample(X: Any, y: Any, prior: Any, engine: Any, warmup: int, draws: int, seed: int) -> Result:
     """Run one of our engines."""
     free = np.zeros(X.shape[1], dtype=bool)
-    model = Model(Blocks(Dense.plain(X), y, np.ones(len(y))), Hinge(), prior.bind(free), free, Streams((seed, 0)))
+    model = Model(
+        Blocks(Dense.plain(X), y, np.ones(len(y))), Hinge(), prior.bind(free), free, Streams((seed, 0)), Full()
+    )
     kept = np.empty((draws, engine.chains, X.shape[1]))
     outcome = Outcome(None)
 

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks import common
 from softmargin import BayesianSVC
 from softmargin.designs.standardize import design_for, standardize
-from softmargin.execution.blocks import Blocks, one_blas_thread
+from softmargin.rows.in_memory import Blocks, one_blas_thread
 
 SIZES = ((1_000_000, 50, "vb"), (1_000_000, 50, "map"), (200_000, 500, "map"))
 TRIES = 7

@@ -16,17 +16,17 @@ from benchmarks import common
 from benchmarks.classes import golub
 from replication.common import Page, minutes, named, parser
 from softmargin import BayesianSVC
+from softmargin.core.loop import iterate, run
+from softmargin.core.model import Model
 from softmargin.designs.classes import ClassDesign, pair_weights
 from softmargin.designs.dense import Dense
-from softmargin.engines.fixed_point import EM
-from softmargin.engines.loop import iterate, run
-from softmargin.engines.model import Model
-from softmargin.engines.newton import Newton
-from softmargin.execution.blocks import Blocks
-from softmargin.execution.streams import Streams
+from softmargin.engines.mode.newton import Newton
+from softmargin.engines.vi.fixed_point import EM
 from softmargin.losses.hinge import Hinge
 from softmargin.plots.style import BLUE, RED, finish, frame
 from softmargin.priors import GroupLasso, InverseGamma, Lasso
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
 from softmargin.solvers.sum_to_zero import SumToZero
 
 NU = 1.0  # the paper does not give its fixed scale

@@ -16,15 +16,16 @@ from sklearn.metrics import balanced_accuracy_score
 from benchmarks import common
 from replication.common import Page, minutes, named, parser, spam
 from softmargin import BayesianSVC, plots
+from softmargin.core.loop import run
+from softmargin.core.model import Model
 from softmargin.designs.dense import Dense
 from softmargin.designs.standardize import standardize
-from softmargin.engines.laplace_zero import LaplaceZeroVB
-from softmargin.engines.loop import run
-from softmargin.engines.model import Model
-from softmargin.execution.blocks import Blocks
-from softmargin.execution.streams import Streams
+from softmargin.engines.vi.laplace_zero import LaplaceZeroVB
 from softmargin.losses.hinge import Hinge
 from softmargin.priors import InverseGamma, LaplaceZero
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
+from softmargin.solvers.full import Full
 
 PRIOR = LaplaceZero(0.01, hyperprior=InverseGamma(0.01, 0.01))  # the paper's rho and A = B = 0.01
 CERTAIN = (0.99, 0.95, 0.9)  # what may be meant by almost certain
@@ -41,7 +42,7 @@ def printed_algorithm(X: Any, y: Any, start: str, most: int) -> tuple[Any, float
     columns = standardize(values, np.ones(len(y)))
     design = Dense(values, columns.shift, columns.scale)
     free = np.arange(design.shape[1]) == 0
-    model = Model(Blocks(design, sign, np.ones(len(y))), Hinge(), PRIOR.bind(free, len(y)), free, Streams(0))
+    model = Model(Blocks(design, sign, np.ones(len(y))), Hinge(), PRIOR.bind(free, len(y)), free, Streams(0), Full())
     engine = LaplaceZeroVB(starts=(start,), passes=0, accelerate=False, trial=1)
     found, seconds = common.cpu(lambda: run(engine, model, max_iter=most, tol=1e-13))
     return found.state.inclusion[1:], found.state.objective, seconds

@@ -19,18 +19,19 @@ import softmargin
 from benchmarks import common
 from replication.common import Page, minutes, named, parser, spam
 from softmargin import BayesianSVC, plots
+from softmargin.core.loop import run
+from softmargin.core.model import Model
 from softmargin.designs.dense import Dense
-from softmargin.engines.active_set import ActiveSet
-from softmargin.engines.fixed_point import EM
-from softmargin.engines.loop import run
-from softmargin.engines.model import Model
-from softmargin.engines.newton import Newton
-from softmargin.engines.penalty import Penalty
-from softmargin.execution.blocks import Blocks
-from softmargin.execution.streams import Streams
+from softmargin.engines.mode.active_set import ActiveSet
+from softmargin.engines.mode.newton import Newton
+from softmargin.engines.vi.fixed_point import EM
 from softmargin.losses.hinge import Hinge
 from softmargin.plots.style import BLUE, RED, finish, frame
 from softmargin.priors import InverseGamma, Lasso, SpikeSlab
+from softmargin.priors.penalty import Penalty
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
+from softmargin.solvers.full import Full
 
 NU = 1.353  # the paper's optimum
 OBJECTIVE = 1759.395038  # at NU, by an independent linear program
@@ -75,7 +76,12 @@ class Spam:
         Z = np.column_stack((np.ones(len(self.y)), self.columns))
         sign, free = np.where(self.y == "spam", 1.0, -1.0), np.zeros(Z.shape[1], dtype=bool)
         return Model(
-            Blocks(Dense.plain(Z), sign, np.ones(len(sign))), Hinge(), prior.bind(free, len(sign)), free, Streams(0)
+            Blocks(Dense.plain(Z), sign, np.ones(len(sign))),
+            Hinge(),
+            prior.bind(free, len(sign)),
+            free,
+            Streams(0),
+            Full(),
         )
 
     def fit(self, prior: Any, inference: str, **settings: Any) -> BayesianSVC:

@@ -20,8 +20,8 @@ from benchmarks.random_effects import cut_short
 from replication.common import Page, minutes, named, parser
 from replication.zhang_models import BAYES, GROUPS, OURS, SVC, Tally, documents, fbgkm, fitted, partition, rows_of
 from replication.zhang_tables import LARGEST, SIZES, TABLE_2, TABLE_3, TABLE_4, TABLE_5, Published
-from softmargin.mixing import mixing as mixing_of
 from softmargin.plots.style import BLUE, RED, finish, frame
+from softmargin.posterior.mixing import mixing as mixing_of
 
 PAPER_SWEEPS, PAPER_SPLITS = 10_000, 20
 

@@ -16,7 +16,7 @@ from sklearn.svm import SVC as Machine
 from benchmarks import common
 from replication.zhang_tables import TABLE_2, TABLE_5
 from softmargin import BayesianKernelClassifier
-from softmargin.designs.kernels import mean_distance
+from softmargin.designs.kernel.kernels import mean_distance
 from softmargin.priors.g_prior import GPrior
 
 THIN = 5

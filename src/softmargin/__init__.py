@@ -19,10 +19,10 @@ _HOMES = {
     "BayesianKernelClassifier": "softmargin.estimators.kernel",
     "BayesianSVC": "softmargin.estimators.svc",
     "BayesianSVR": "softmargin.estimators.svr",
-    "Formula": "softmargin.estimators.formula",
-    "RandomEffect": "softmargin.effects",
-    "Smooth": "softmargin.effects",
-    "fit": "softmargin.estimators.formula",
+    "Formula": "softmargin.estimators.formula.formula",
+    "RandomEffect": "softmargin.models.random_effects.effect",
+    "Smooth": "softmargin.models.random_effects.effect",
+    "fit": "softmargin.estimators.formula.formula",
     "path": "softmargin.estimators.path",
 }
 

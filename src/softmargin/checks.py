@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from softmargin.core.array import Array
 from softmargin.designs import Dense, Design, Sparse
-from softmargin.designs.base import Array
 from softmargin.losses import Loss
 from softmargin.priors import BoundPrior, Prior, PriorMessage
 from softmargin.solvers import Coordinates, Gaussian

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from softmargin.designs.blas import times_triangle
+from softmargin.designs._blas import times_triangle
 from softmargin.designs.dense import Dense
 
 

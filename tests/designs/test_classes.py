@@ -6,8 +6,8 @@ from parts import dense_columns, each, sparse_columns, standardized
 
 from softmargin.designs import Dense
 from softmargin.designs.classes import ClassDesign, helmert, pair_weights
-from softmargin.execution.blocks import Blocks
-from softmargin.solvers.class_woodbury import ClassWoodbury
+from softmargin.rows.in_memory import Blocks
+from softmargin.solvers._class_woodbury import ClassWoodbury
 from softmargin.solvers.sum_to_zero import SumToZero
 
 BASES = {

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from softmargin.designs import Dense, Sparse
 from softmargin.designs.grouped import Grouped, GroupTerm
-from softmargin.execution.blocks import Blocks
+from softmargin.rows.in_memory import Blocks
 
 N = 300
 

@@ -5,7 +5,7 @@ import pytest
 
 from softmargin.designs import standardize
 from softmargin.designs.imputed import given_observed, standardize_observed
-from softmargin.designs.patterns import missing_patterns, rotate, to_coordinates, whiten
+from softmargin.designs.missing_patterns import missing_patterns, rotate, to_coordinates, whiten
 
 
 def holes(n=40, d=4, seed=0):

@@ -3,13 +3,13 @@
 import numpy as np
 import scipy.sparse as sp
 
+from softmargin.core.model import Model
 from softmargin.designs import Dense
 from softmargin.designs.classes import ClassDesign, pair_weights
-from softmargin.engines.model import Model
-from softmargin.execution.blocks import Blocks
-from softmargin.execution.streams import Streams
 from softmargin.losses import Hinge
 from softmargin.priors import Ridge
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
 from softmargin.solvers import Dual
 from softmargin.solvers.sum_to_zero import SumToZero
 

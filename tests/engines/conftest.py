@@ -2,7 +2,7 @@
 
 import pytest
 
-from softmargin.execution.blocks import one_blas_thread
+from softmargin.rows.in_memory import one_blas_thread
 
 
 @pytest.fixture(autouse=True)

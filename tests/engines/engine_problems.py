@@ -10,14 +10,15 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file
 
+from softmargin.core.model import Model
 from softmargin.designs import Dense, Sparse, design_for, standardize
-from softmargin.engines.model import Model
-from softmargin.engines.penalty import Penalty
-from softmargin.execution.blocks import Blocks
-from softmargin.execution.streams import Streams
 from softmargin.losses import Hinge
 from softmargin.priors import Ridge
+from softmargin.priors.penalty import Penalty
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
 from softmargin.solvers import Cholesky, Dual
+from softmargin.solvers.full import Full
 
 
 def real_data(name):
@@ -77,7 +78,7 @@ def build(X, y, *, c=1.0, prior=None, intercept=True, standardized=False, dual=F
     free[: int(intercept)] = True
     weight = np.broadcast_to(np.asarray(c, dtype=float), y.shape).copy()
     blocks = Blocks(design, y, weight, n_blocks=n_blocks, workers=workers)
-    return Model(blocks, Hinge(), prior.bind(free), free, Streams.from_random_state(seed))
+    return Model(blocks, Hinge(), prior.bind(free), free, Streams.from_random_state(seed), Full())
 
 
 def rows_of(model):

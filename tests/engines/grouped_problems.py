@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from softmargin.core.model import Model
 from softmargin.designs import Dense
 from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.designs.splines import Spline
-from softmargin.engines.model import Model
-from softmargin.execution.blocks import Blocks
-from softmargin.execution.streams import Streams
 from softmargin.losses import Hinge
 from softmargin.priors import Ridge
 from softmargin.priors.terms import TermPrior, Terms
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
 from softmargin.solvers.arrowhead import Arrowhead
-from softmargin.solvers.space import Full
+from softmargin.solvers.full import Full
 
 KINDS = ["intercept", "slopes", "full", "crossed", "nested", "smooth"]
 

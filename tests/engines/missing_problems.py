@@ -8,7 +8,7 @@ from engine_problems import build, hinge_loglik, normal_logpdf
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from softmargin.covariates import CovariatePrior
+from softmargin.unknowns.covariates import CovariatePrior
 
 COVARIATES = CovariatePrior(spread=0.5, mean_scale=2.0)
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC, BayesianSVR
-from softmargin.estimators import drawing
+from softmargin.inference import draws as drawing
 
 OPTIONAL = ["arviz", "matplotlib", "xarray"]
 USE = """

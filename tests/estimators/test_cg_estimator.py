@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.designs.sparse import Implicit
-from softmargin.estimators import problem
+from softmargin.models import build as problem
 from softmargin.priors import Ridge
 
 

@@ -1,20 +1,14 @@
 """The worst-rival loss behind the estimator."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import train_test_split
+from test_score_mode import convex
 
 from softmargin import BayesianSVC
 from softmargin.priors import Lasso, Ridge
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
-
-from test_score_mode import convex
 
 SHORT = {"inference": "gibbs", "draws": 300, "warmup": 200, "chains": 2, "random_state": 0}
 LONE = SHORT | {"draws": 500, "warmup": 100, "chains": 1}

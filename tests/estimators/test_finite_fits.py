@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from softmargin import BayesianSVC, BayesianSVR
-from softmargin.engines.active_vectors import KernelData
-from softmargin.engines.jump import fit_active
+from softmargin.engines.kernel.active_vectors import KernelData
+from softmargin.engines.kernel.jump import fit_active
 from softmargin.estimators import svr
-from softmargin.execution.streams import Streams
-from softmargin.execution.variates import tilted_stable
 from softmargin.losses import Probit
+from softmargin.rows.streams import Streams
+from softmargin.rows.variates import tilted_stable
 
 
 def rows():

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from softmargin import BayesianSVC
-from softmargin.estimators.validation import class_labels
+from softmargin.core.validation import class_labels
 
 
 @pytest.mark.parametrize("kind", [bool, np.int8, np.uint64, np.float32, np.float64, object, str])

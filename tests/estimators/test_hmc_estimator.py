@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from softmargin import BayesianSVC
-from softmargin.estimators import drawing
+from softmargin.inference import draws as drawing
 from softmargin.priors import Lasso, Ridge
 
 

@@ -16,9 +16,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC
 
 from softmargin import BayesianKernelClassifier, BayesianSVC
-from softmargin.designs.kernels import resolve
-from softmargin.estimators.kernel_search import Search, Setting
+from softmargin.designs.kernel.kernels import resolve
 from softmargin.inference.choices import Record
+from softmargin.models.kernel.search import Search, Setting
 from softmargin.priors import Ridge
 
 FIXED = {"length_scale": 1.3, "scale": 2.0, "learning_rate": 0.5, "standardize": False}

@@ -74,8 +74,8 @@ def test_posterior_against_quadrature(likelihood, inference):
 
 
 def test_predictive_probability_of_a_normal():
-    from softmargin.diagnostics import predictive_probability
     from softmargin.losses import Logit, Probit
+    from softmargin.losses.probability import predictive_probability
 
     f, v = np.array([-1.0, 0.4, 3.0]), np.array([0.5, 2.0, 9.0])
     np.testing.assert_allclose(predictive_probability(Probit(), f, v, 1.0), ndtr(f / np.sqrt(1.0 + v)), atol=1e-8)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from softmargin import BayesianSVC
-from softmargin.engines import newton
-from softmargin.estimators import binary, evidence, tall
+from softmargin.engines.mode import newton
+from softmargin.inference import evidence
+from softmargin.inference import many_rows as tall
+from softmargin.models import two_class as binary
 from softmargin.priors import Ridge
 
 

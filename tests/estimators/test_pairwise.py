@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.multiclass import OneVsRestClassifier
 
 from softmargin import BayesianSVC
-from softmargin.estimators.pairwise import couple
+from softmargin.models.classes.pairwise import couple
 
 IRIS = load_iris(return_X_y=True)
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import softmargin
 from softmargin import BayesianSVC
-from softmargin.engines import mode_path
+from softmargin.engines.mode import path as mode_path
 from softmargin.priors import Bridge, Lasso, Ridge
 
 

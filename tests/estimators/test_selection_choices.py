@@ -11,7 +11,7 @@ from selection_cases import make, truth
 from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC
-from softmargin.estimators.selection import chosen
+from softmargin.models.prior_choice import chosen
 from softmargin.priors import Bridge, HalfCauchy, InverseGamma, LaplaceZero, SpikeSlab
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

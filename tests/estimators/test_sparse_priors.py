@@ -240,12 +240,12 @@ def test_many_columns_are_fitted_without_a_matrix_of_their_size(prior, monkeypat
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 90))
     y = np.where(X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=30) > 0, 1, 0)
-    monkeypatch.setattr("softmargin.engines.model._DENSE", 0)  # so few columns have a matrix otherwise
+    monkeypatch.setattr("softmargin.core.model._DENSE", 0)  # so few columns have a matrix otherwise
     for inference in ("vb", "meanfield"):
         wide = BayesianSVC(prior, inference, learning_rate=0.5, tol=1e-8).fit(X, y)
         assert not isinstance(wide.posterior_.root, np.ndarray)
         with monkeypatch.context() as patch:
-            patch.setattr("softmargin.engines.model._WIDE", 1e9)
+            patch.setattr("softmargin.core.model._WIDE", 1e9)
             narrow = BayesianSVC(prior, inference, learning_rate=0.5, tol=1e-8)
             if inference == "vb" and not isinstance(prior, str) and prior.scale == 0.3:  # no mixture over scales
                 narrow.fit(X, y)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from softmargin import BayesianSVC
-from softmargin.estimators.fits import Settings
-from softmargin.estimators.inference import fit_vb
-from softmargin.estimators.problem import kept_columns, prepare
-from softmargin.estimators.readout import BinaryReadout
-from softmargin.estimators.stochastic import infer_svi
-from softmargin.execution.streams import Streams
+from softmargin.inference.functions import fit_vb
+from softmargin.inference.readout import BinaryReadout
+from softmargin.inference.settings import Settings
+from softmargin.inference.stochastic import infer_svi
 from softmargin.losses import Hinge
+from softmargin.models.build import kept_columns, prepare
 from softmargin.priors import Ridge
+from softmargin.rows.streams import Streams
 
 
 def problem(n=4000, p=6, seed=0):

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from class_problems import simulated_classes
 from sklearn.datasets import load_iris
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from softmargin import BayesianSVC
 from softmargin.priors import GroupLasso, Lasso, Ridge, SpikeSlab
-
-sys.path.append(str(Path(__file__).parents[1] / "engines"))
-from class_problems import simulated_classes
 
 IRIS = load_iris(return_X_y=True)
 

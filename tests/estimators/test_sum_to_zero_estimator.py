@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from class_problems import class_objective, convex_classes, simulated_classes
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC
 from softmargin.designs.standardize import design_for
-from softmargin.estimators.binary import fit_binary
-from softmargin.estimators.problem import kept_columns
-from softmargin.estimators.sum_to_zero import fit_sum_to_zero
-from softmargin.execution.streams import Streams
+from softmargin.models.build import kept_columns
+from softmargin.models.classes.sum_to_zero import fit_sum_to_zero
+from softmargin.models.two_class import fit_binary
 from softmargin.priors import GroupLasso, Lasso, Ridge, SpikeSlab
-
-sys.path.append(str(Path(__file__).parents[1] / "engines"))
-from class_problems import class_objective, convex_classes, simulated_classes
+from softmargin.rows.streams import Streams
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)

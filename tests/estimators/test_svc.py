@@ -291,7 +291,7 @@ def test_an_unfinished_mode_is_not_called_found():
 
 
 def test_interrupting_an_inner_run_is_not_swallowed(monkeypatch):
-    from softmargin.engines.interior import InteriorPoint
+    from softmargin.engines.mode.interior import InteriorPoint
 
     plain = InteriorPoint.step
 

@@ -22,8 +22,8 @@ from sklearn.svm import SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from softmargin.estimators import svr
-from softmargin.estimators.regression_readout import half_widths
 from softmargin.estimators.svr import BayesianSVR
+from softmargin.inference.regression_readout import half_widths
 from softmargin.losses import EpsilonInsensitive, Squared
 from softmargin.priors import Horseshoe, Ridge, SpikeSlab
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from softmargin.losses.fast_normal import LARGEST, density, mills
+from softmargin.losses._fast_normal import LARGEST, density, mills
 
 POINTS = np.concatenate((np.linspace(0.0, LARGEST, 4001), np.logspace(-12, 0, 100)))
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from scipy.special import digamma, multigammaln
 
+from softmargin.core.prior import PriorState
 from softmargin.priors import HalfT, InverseGamma, Lasso, Ridge
-from softmargin.priors.base import PriorState
-from softmargin.priors.correlated import BoundCovariance
+from softmargin.priors._correlated import BoundCovariance
 from softmargin.priors.covariances import FixedCovariance, HalfTCovariance, InverseWishart
 from softmargin.priors.terms import TermPrior, Terms
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from softmargin.core.precision import Coupled, Coupling
 from softmargin.designs import Dense
-from softmargin.designs.coupling import Coupled, Coupling
 from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.solvers import arrowhead
 from softmargin.solvers.arrowhead import Arrowhead

@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from parts import standardized
 
 from softmargin.designs import Dense
-from softmargin.execution.blocks import Blocks
+from softmargin.rows.in_memory import Blocks
 from softmargin.solvers import Gaussian
-from softmargin.solvers.cg import TOLERANCE, CGNormal, ConjugateGradients, Iterative
-from softmargin.solvers.cg_root import PROBES
-from softmargin.solvers.sketch import Sketch
+from softmargin.solvers.cg._root import PROBES
+from softmargin.solvers.cg._sketch import Sketch
+from softmargin.solvers.cg.solver import TOLERANCE, CGNormal, ConjugateGradients, Iterative
 
 SHAPES = [(40, 15), (20, 30), (15, 60)]  # more rows, somewhat more columns, many more columns
 

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from parts import SOLVERS, each, standardized
 
+from softmargin.core.model import require
 from softmargin.designs import Dense
-from softmargin.engines.model import require
 from softmargin.priors import Ridge
 from softmargin.solvers import Cholesky, Dual, Gaussian
 

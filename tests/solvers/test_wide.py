@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from parts import dense_columns, sparse_columns, standardized
 
-from softmargin.execution.blocks import Blocks
+from softmargin.rows.in_memory import Blocks
 from softmargin.solvers.gaussian import Gaussian
-from softmargin.solvers.wide import WideNormal, noise, quadratic, squares
+from softmargin.solvers.low_rank import WideNormal, noise, quadratic, squares
 
 
 def both(intercept, sparse=False):

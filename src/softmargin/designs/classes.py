@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array, Design
+from softmargin.core.array import Array
+from softmargin.core.design import Design
 
 __all__ = ["ClassDesign", "helmert", "pair_weights"]
 

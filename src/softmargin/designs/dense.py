@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.designs.blas import times_triangle
-from softmargin.execution.compiled import njit
+from softmargin.core.array import Array
+from softmargin.designs._blas import times_triangle
+from softmargin.rows.compiled import njit
 
 __all__ = ["Dense"]
 

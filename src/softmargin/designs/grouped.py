@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from softmargin.designs.base import Array, Design
-from softmargin.execution.compiled import njit
+from softmargin.core.array import Array
+from softmargin.core.design import Design
+from softmargin.rows.compiled import njit
 
 __all__ = ["GroupTerm", "Grouped", "GroupedGram"]
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 from softmargin.designs.dense import Dense
-from softmargin.designs.patterns import Index, Patterns, missing_patterns, to_cells, to_coordinates, whiten
+from softmargin.designs.missing_patterns import Index, Patterns, missing_patterns, to_cells, to_coordinates, whiten
 from softmargin.designs.standardize import Columns, standardize
-from softmargin.execution.compiled import njit
+from softmargin.rows.compiled import njit
 
 __all__ = ["Cells", "Imputed", "given_observed", "predicted", "standardize_observed"]
 

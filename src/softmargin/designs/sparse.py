@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from softmargin.designs.base import Array
-from softmargin.execution.compiled import njit
+from softmargin.core.array import Array
+from softmargin.rows.compiled import njit
 
 __all__ = ["Implicit", "Sparse"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import BSpline
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 
 __all__ = ["FEWEST", "Spline", "middle_share"]
 

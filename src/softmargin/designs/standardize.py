@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from softmargin.designs.base import Array, Design
+from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.designs.dense import Dense
 from softmargin.designs.sparse import Sparse
-from softmargin.execution.compiled import njit
+from softmargin.rows.compiled import njit
 
 __all__ = ["Columns", "design_for", "standardize"]
 

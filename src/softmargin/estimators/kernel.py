@@ -11,21 +11,21 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
-from softmargin.estimators import keywords
+from softmargin.core.validation import check_choice, check_names, check_numeric, row_weights
+from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
+from softmargin.estimators._keywords import explained
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.inference import INFERENCES
-from softmargin.estimators.kernel_fit import KernelRecipe, fit_kernel, fit_kernel_pairs
-from softmargin.estimators.kernel_inducing import KernelStream
 from softmargin.estimators.kernel_machine import KernelMachine, check_lengths
-from softmargin.estimators.kernel_search import kernel_prior
-from softmargin.estimators.keywords import explained
 from softmargin.estimators.linear import LEVEL
-from softmargin.estimators.remarks import warn_of_models
-from softmargin.estimators.validation import check_choice, check_names, check_numeric, row_weights
-from softmargin.execution.streams import Streams
 from softmargin.inference.choices import entropy
+from softmargin.inference.functions import INFERENCES
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
+from softmargin.models.kernel.fit import KernelRecipe, fit_kernel, fit_kernel_pairs
+from softmargin.models.kernel.inducing import KernelStream
+from softmargin.models.kernel.search import kernel_prior
+from softmargin.models.remarks import warn_of_models
+from softmargin.rows.streams import Streams
 
 __all__ = ["BayesianKernelClassifier"]
 

@@ -12,17 +12,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from softmargin import diagnostics
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
+from softmargin.core.validation import check_choice, check_finite, labels_given
 from softmargin.estimators._callbacks import CallbackSupport
-from softmargin.estimators.binary import spread_of
-from softmargin.estimators.choosing import choices_table
 from softmargin.estimators.linear import LEVEL
-from softmargin.estimators.notices import warn_of_fits
-from softmargin.estimators.pairwise import Pairwise
-from softmargin.estimators.validation import check_choice, check_finite, labels_given
-from softmargin.execution.blocks import one_blas_thread
-from softmargin.execution.streams import Streams
+from softmargin.inference.notices import warn_of_fits
+from softmargin.inference.trials import choices_table
+from softmargin.models.classes.pairwise import Pairwise
+from softmargin.models.two_class import spread_of
+from softmargin.posterior import diagnostics
+from softmargin.rows.in_memory import one_blas_thread
+from softmargin.rows.streams import Streams
 
 __all__ = ["KernelMachine", "check_lengths"]
 

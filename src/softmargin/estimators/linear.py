@@ -12,13 +12,13 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from softmargin import diagnostics
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
+from softmargin.core.validation import check_choice, check_finite
 from softmargin.estimators._callbacks import CallbackSupport
-from softmargin.estimators.problem import SOLVERS
-from softmargin.estimators.tables import Summary
-from softmargin.estimators.validation import check_choice, check_finite
-from softmargin.execution.streams import Streams
+from softmargin.estimators._tables import Summary
+from softmargin.models.build import SOLVERS
+from softmargin.posterior import diagnostics
+from softmargin.rows.streams import Streams
 
 __all__ = ["LEVEL", "LinearMachine", "check_level", "without_frame"]
 

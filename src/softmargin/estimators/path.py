@@ -12,15 +12,15 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
-from softmargin.designs.base import Array
-from softmargin.engines.loop import Progress, run
-from softmargin.engines.mode_path import ModePath
-from softmargin.engines.model import Model, require
-from softmargin.estimators.problem import kept_columns, prepare, prior_of
-from softmargin.estimators.validation import binary_labels, check_finite, check_names, check_numeric, row_weights
-from softmargin.execution.blocks import one_blas_thread
-from softmargin.execution.streams import Streams
+from softmargin.core.array import Array
+from softmargin.core.loop import Progress, run
+from softmargin.core.model import Model, require
+from softmargin.core.validation import binary_labels, check_finite, check_names, check_numeric, row_weights
+from softmargin.engines.mode.path import ModePath
 from softmargin.losses.hinge import Hinge
+from softmargin.models.build import kept_columns, prepare, prior_of
+from softmargin.rows.in_memory import one_blas_thread
+from softmargin.rows.streams import Streams
 
 __all__ = ["Path", "path"]
 

@@ -11,26 +11,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from softmargin.designs.base import Array
-from softmargin.estimators import keywords
-from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators.binary import Binary, Recipe, spread_of
-from softmargin.estimators.choosing import choices_table
-from softmargin.estimators.effects import Labelled, effects_of, separated, warn_of_groups
-from softmargin.estimators.fresh import fresh
-from softmargin.estimators.indicators import Indicators
-from softmargin.estimators.inference import INFERENCES
-from softmargin.estimators.keywords import explained
-from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
-from softmargin.estimators.mixed import Mixed
-from softmargin.estimators.notices import warn_of_fits
-from softmargin.estimators.pairwise import Pairwise
-from softmargin.estimators.problem import kept_columns, prior_of
-from softmargin.estimators.remarks import warn_of_models
-from softmargin.estimators.schemes import SCHEMES, fit_classes
-from softmargin.estimators.selection import Selection
-from softmargin.estimators.tables import header_of
-from softmargin.estimators.validation import (
+from softmargin.core.array import Array
+from softmargin.core.validation import (
     check_choice,
     check_finite,
     check_names,
@@ -42,12 +24,30 @@ from softmargin.estimators.validation import (
     row_weights,
     summed,
 )
-from softmargin.execution.blocks import one_blas_thread
-from softmargin.execution.streams import Streams
+from softmargin.estimators import _keywords as keywords
+from softmargin.estimators._callbacks import fit_tasks, managed
+from softmargin.estimators._indicators import Indicators
+from softmargin.estimators._keywords import explained
+from softmargin.estimators._tables import header_of
+from softmargin.estimators.fresh import fresh
+from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
 from softmargin.inference.choices import entropy
+from softmargin.inference.functions import INFERENCES
+from softmargin.inference.notices import warn_of_fits
+from softmargin.inference.trials import choices_table
 from softmargin.losses.hinge import Hinge
 from softmargin.losses.logit import Logit
 from softmargin.losses.probit import Probit
+from softmargin.models.build import kept_columns, prior_of
+from softmargin.models.classes.pairwise import Pairwise
+from softmargin.models.classes.schemes import SCHEMES, fit_classes
+from softmargin.models.prior_choice import Selection
+from softmargin.models.random_effects.fitted import Mixed
+from softmargin.models.random_effects.terms import Labelled, effects_of, separated, warn_of_groups
+from softmargin.models.remarks import warn_of_models
+from softmargin.models.two_class import Binary, Recipe, spread_of
+from softmargin.rows.in_memory import one_blas_thread
+from softmargin.rows.streams import Streams
 
 __all__ = ["BayesianSVC"]
 

@@ -12,29 +12,29 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from softmargin.designs.base import Array
-from softmargin.engines.noise import Noise
-from softmargin.estimators import keywords
+from softmargin.core.array import Array
+from softmargin.core.validation import check_finite, check_names, check_numeric
+from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators.binary import Binary, spread_of
-from softmargin.estimators.fits import Settings
+from softmargin.estimators._keywords import explained
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.keywords import explained
 from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
-from softmargin.estimators.notices import warn_of_fits
-from softmargin.estimators.problem import kept_columns, prepare, prior_of
-from softmargin.estimators.regression import REGRESSIONS, Regression
-from softmargin.estimators.regression_choice import Likelihood, choose_likelihood
-from softmargin.estimators.regression_readout import RegressionReadout, Units, half_widths
-from softmargin.estimators.selection import Selection
-from softmargin.estimators.validation import check_finite, check_names, check_numeric
 from softmargin.exceptions import ModelWarning
-from softmargin.execution.blocks import one_blas_thread
-from softmargin.execution.streams import Streams
+from softmargin.inference.notices import warn_of_fits
+from softmargin.inference.regression import REGRESSIONS, Regression
+from softmargin.inference.regression_readout import RegressionReadout, Units, half_widths
+from softmargin.inference.settings import Settings
 from softmargin.losses.epsilon import EpsilonInsensitive
 from softmargin.losses.squared import Squared
+from softmargin.models.build import kept_columns, prepare, prior_of
+from softmargin.models.prior_choice import Selection
+from softmargin.models.regression import Likelihood, choose_likelihood
+from softmargin.models.two_class import Binary, spread_of
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import HalfCauchy
+from softmargin.rows.in_memory import one_blas_thread
+from softmargin.rows.streams import Streams
+from softmargin.unknowns.noise import Noise
 
 __all__ = ["BayesianSVR"]
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 
 __all__ = [
     "Candidate",

@@ -1,6 +1,6 @@
 """Losses: what a row says about its linear predictor, as a Gaussian message."""
 
-from softmargin.losses.base import Loss, Message, Rows
+from softmargin.core.loss import Loss, Message, Rows
 from softmargin.losses.complete_hinge import CompleteHinge
 from softmargin.losses.epsilon import EpsilonInsensitive
 from softmargin.losses.hinge import Hinge

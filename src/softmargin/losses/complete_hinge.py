@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.execution.compiled import njit
-from softmargin.losses.base import Message, Rows
+from softmargin.core.array import Array
+from softmargin.core.loss import Message, Rows
 from softmargin.losses.noisy_hinge import check_noise, two_piece_draw, two_pieces
 from softmargin.losses.normal import check_whole_weights, latent_normal, log_cdf
+from softmargin.rows.compiled import njit
 
 __all__ = ["CompleteHinge"]
 

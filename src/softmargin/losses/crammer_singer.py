@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 
 __all__ = ["CrammerSinger"]
 

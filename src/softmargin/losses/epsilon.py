@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from softmargin.designs.base import Array
-from softmargin.losses.base import Message, Pieces, Rows
+from softmargin.core.array import Array
+from softmargin.core.loss import Message, Pieces, Rows
 from softmargin.losses.hinge import Hinge
 
 __all__ = ["EpsilonInsensitive"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.execution.compiled import njit
-from softmargin.losses.base import Message, Pieces, Rows
-from softmargin.losses.fast_normal import LARGEST, density, mills
+from softmargin.core.array import Array
+from softmargin.core.loss import Message, Pieces, Rows
+from softmargin.losses._fast_normal import LARGEST, density, mills
+from softmargin.rows.compiled import njit
 
 __all__ = ["Hinge"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from softmargin.designs.base import Array
-from softmargin.losses.averages import gaussian_average
-from softmargin.losses.base import Message, Rows
-from softmargin.losses.polya_gamma import polya_gamma
+from softmargin.core.array import Array
+from softmargin.core.loss import Message, Rows
+from softmargin.losses._averages import gaussian_average
+from softmargin.losses._polya_gamma import polya_gamma
 
 __all__ = ["Logit"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.execution.compiled import njit
-from softmargin.losses.averages import gaussian_average
-from softmargin.losses.base import Message, Rows
+from softmargin.core.array import Array
+from softmargin.core.loss import Message, Rows
+from softmargin.losses._averages import gaussian_average
 from softmargin.losses.normal import check_whole_weights, latent_normal, log_cdf, tail_draw
+from softmargin.rows.compiled import njit
 
 __all__ = ["NoisyHinge", "check_noise", "two_pieces"]
 

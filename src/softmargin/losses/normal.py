@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.execution.compiled import njit
-from softmargin.losses.base import Message
+from softmargin.core.array import Array
+from softmargin.core.loss import Message
+from softmargin.rows.compiled import njit
 
 __all__ = ["check_whole_weights", "latent_normal", "log_cdf", "tail_draw"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from softmargin.designs.base import Array
-from softmargin.losses.base import Message, Rows
+from softmargin.core.array import Array
+from softmargin.core.loss import Message, Rows
 
 __all__ = ["Squared"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 from softmargin.plots.style import (
     BLUE,
     INK,

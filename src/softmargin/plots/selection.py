@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 from softmargin.plots.style import (
     BLUE,
     GREY,
@@ -30,7 +30,7 @@ from softmargin.plots.style import (
     same_columns,
     spreads,
 )
-from softmargin.posterior import DrawsPosterior
+from softmargin.posterior.coefficients import DrawsPosterior
 
 __all__ = ["agreement", "inclusion", "path", "traces"]
 

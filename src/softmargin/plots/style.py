@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
+from softmargin.estimators.formula.formula import Formula
+from softmargin.estimators.kernel_machine import KernelMachine
+from softmargin.estimators.linear import LinearMachine
 
 # Okabe and Ito's palette: distinct for colour-blind readers and in grey
 BLUE, RED, GREY, INK, PALE = "#0072B2", "#D55E00", "#8A8A8A", "#222222", "#E8E8E8"
@@ -74,12 +78,6 @@ def feature_names(model: Any) -> list[str]:
 
 def check_fitted(what: str, model: Any) -> None:
     """Refuse what is no fitted estimator of this library."""
-    from sklearn.utils.validation import check_is_fitted
-
-    from softmargin.estimators.formula import Formula
-    from softmargin.estimators.kernel_machine import KernelMachine
-    from softmargin.estimators.linear import LinearMachine
-
     if not isinstance(model, (LinearMachine, KernelMachine, Formula)):
         raise ValueError(f"{what} draws a fitted model, as in BayesianSVC().fit(X, y); got {type(model).__name__}.")
     check_is_fitted(model)

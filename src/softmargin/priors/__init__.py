@@ -1,6 +1,6 @@
 """Priors on the coefficients, and hyperpriors on their scale."""
 
-from softmargin.priors.base import BoundPrior, Prior, PriorMessage, PriorState
+from softmargin.core.prior import BoundPrior, Prior, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
 from softmargin.priors.covariances import HalfTCovariance, InverseWishart
 from softmargin.priors.group_lasso import GroupLasso

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.special import hyp1f1
 
-from softmargin.designs.base import Array
-from softmargin.execution.variates import slice_step, tilted_stable
-from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
+from softmargin.core.array import Array, Flags
+from softmargin.core.prior import PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
+from softmargin.rows.variates import slice_step, tilted_stable
 
 __all__ = ["Bridge", "Lasso"]
 

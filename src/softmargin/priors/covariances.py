@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import multigammaln
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 
 __all__ = ["CovariancePrior", "FixedCovariance", "HalfTCovariance", "InverseWishart"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.execution.variates import tilted_stable
-from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
+from softmargin.core.array import Array, Flags
+from softmargin.core.prior import PriorMessage, PriorState, dimensions
 from softmargin.priors.bridge import BoundBridge, Lasso
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
+from softmargin.rows.variates import tilted_stable
 
 __all__ = ["BoundGroupLasso", "GroupLasso"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from scipy.special import exp1, gammaln
 
-from softmargin.designs.base import Array
-from softmargin.execution.variates import reciprocal_horseshoe, slice_step
-from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
+from softmargin.core.array import Array, Flags
+from softmargin.core.prior import PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma, ScalePrior, check_scale
+from softmargin.rows.variates import reciprocal_horseshoe, slice_step
 
 __all__ = ["Horseshoe"]
 

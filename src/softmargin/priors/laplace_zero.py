@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, digamma
 
-from softmargin.designs.base import Array
-from softmargin.execution.variates import slice_step, tilted_stable
-from softmargin.priors.base import Flags, PriorState
-from softmargin.priors.point_mass import check_point_mass
+from softmargin.core.array import Array, Flags
+from softmargin.core.prior import PriorState
+from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
+from softmargin.rows.variates import slice_step, tilted_stable
 
 __all__ = ["BoundLaplaceZero", "LaplaceZero"]
 
@@ -25,26 +25,8 @@ _OUT = 1e30  # precision of a coefficient that is left out: a draw given the oth
 _INCLUSION = 0.01
 
 
-class _Engines:
-    """The engines that know point masses; imported where they are asked for."""
-
-    @property
-    def sampler(self) -> type[Any]:
-        """Class of the Gibbs engine."""
-        from softmargin.engines.laplace_zero_gibbs import LaplaceZeroGibbs
-
-        return LaplaceZeroGibbs
-
-    @property
-    def variational(self) -> type[Any]:
-        """Class of the variational engine."""
-        from softmargin.engines.laplace_zero import LaplaceZeroVB
-
-        return LaplaceZeroVB
-
-
 @dataclass(frozen=True)
-class LaplaceZero(_Engines):
+class LaplaceZero:
     """Coefficients ``u = g v`` with ``g ~ Bernoulli(inclusion)`` and v Laplace, density ``exp(-|v|/scale)/(2 scale)``.
 
     Parameters
@@ -82,6 +64,7 @@ class LaplaceZero(_Engines):
     intercept_scale: float = 1e4
 
     isotropic = False
+    point_masses = "Laplace"  # density of the coefficients that are not zero
 
     def __post_init__(self) -> None:
         check_point_mass(self, _INCLUSION)
@@ -125,7 +108,7 @@ class LaplaceZero(_Engines):
 
 
 @dataclass(frozen=True, eq=False)
-class BoundLaplaceZero(_Engines):
+class BoundLaplaceZero:
     """A Laplace-zero prior on given coefficients; a coefficient that is exactly zero is left out."""
 
     free: Flags
@@ -135,6 +118,7 @@ class BoundLaplaceZero(_Engines):
     inclusion: float | None  # None: learned, uniform
 
     isotropic = False
+    point_masses = "Laplace"  # density of the coefficients that are not zero
 
     @cached_property
     def shrunk(self) -> Any:

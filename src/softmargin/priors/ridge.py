@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.priors.base import Flags, PriorMessage, PriorState, dimensions
+from softmargin.core.array import Array, Flags
+from softmargin.core.prior import PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Ridge"]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from softmargin.execution.variates import slice_step
+from softmargin.rows.variates import slice_step
 
 __all__ = ["FixedScale", "HalfCauchy", "HalfT", "InverseGamma", "ScalePrior", "check_scale"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.priors.base import Flags, PriorState
-from softmargin.priors.point_mass import check_point_mass
+from softmargin.core.array import Array, Flags
+from softmargin.core.prior import PriorState
+from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.ridge import BoundRidge
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
 
@@ -153,15 +153,8 @@ class BoundSpikeSlab:
     classes: int = 1
 
     isotropic = False
+    point_masses = "normal"  # density of the coefficients that are not zero
     only_draws = "a spike-and-slab prior needs draws: use inference='gibbs'"
-
-    @property
-    def sampler(self) -> type:
-        """The engine that moves between models."""
-        from softmargin.engines.class_spike_slab import ClassSpikeSlabGibbs
-        from softmargin.engines.spike_slab import SpikeSlabGibbs
-
-        return SpikeSlabGibbs if self.classes == 1 else ClassSpikeSlabGibbs
 
     @cached_property
     def selectable(self) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
-from softmargin.designs.coupling import Coupled, Coupling
-from softmargin.priors.base import Flags, Prior, PriorMessage, PriorState
-from softmargin.priors.correlated import BoundCovariance
+from softmargin.core.array import Array, Flags
+from softmargin.core.precision import Coupled, Coupling
+from softmargin.core.prior import Prior, PriorMessage, PriorState
+from softmargin.priors._correlated import BoundCovariance
 from softmargin.priors.covariances import HalfTCovariance
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import InverseGamma
@@ -192,25 +192,19 @@ class BoundTerms:
         return PriorState(joined.precision, joined.values)
 
     @property
-    def selects(self) -> bool:
-        """Whether the fixed effects have point masses."""
-        return hasattr(self.parts[0].prior, "sampler")
+    def point_masses(self) -> str:
+        """Density of the fixed effects that are not zero, where they have point masses."""
+        return str(getattr(self.parts[0].prior, "point_masses", ""))
 
     @property
-    def sampler(self) -> Any:
-        """The sampler that the prior of the fixed effects brings along, where it does."""
-        return self.parts[0].prior.sampler
+    def selects(self) -> bool:
+        """Whether the fixed effects have point masses."""
+        return bool(self.point_masses)
 
     @property
     def only_draws(self) -> str:
         """Why there are only draws, where it is so."""
         return str(getattr(self.parts[0].prior, "only_draws", ""))
-
-    def around(self, sampler: Any) -> Any:
-        """The sampler of the fixed effects with the terms beside them."""
-        from softmargin.engines.selection_terms import SelectionTerms
-
-        return SelectionTerms(sampler)
 
     def with_fixed(self, prior: Any) -> BoundTerms:
         """The same terms beside fixed effects with another prior."""

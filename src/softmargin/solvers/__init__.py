@@ -1,6 +1,6 @@
 """Solvers: coordinates for the coefficients, and the Gaussian they have given the row messages."""
 
-from softmargin.solvers.cg import ConjugateGradients
+from softmargin.solvers.cg.solver import ConjugateGradients
 from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.dual import Dual

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from softmargin.designs.base import Array
-from softmargin.designs.coupling import Coupled, Coupling
+from softmargin.core.array import Array
+from softmargin.core.precision import Coupled, Coupling
 from softmargin.designs.grouped import GroupedGram
-from softmargin.execution.compiled import njit
+from softmargin.rows.compiled import njit
+from softmargin.solvers.full import Full
 from softmargin.solvers.gaussian import Gaussian
-from softmargin.solvers.space import Full
 
 __all__ = ["ArrowGaussian", "ArrowRoot", "Arrowhead"]
 

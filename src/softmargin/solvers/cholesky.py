@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softmargin.designs.base import Design
+from softmargin.core.design import Design
 from softmargin.solvers.coordinates import Coordinates
 
 __all__ = ["Cholesky"]

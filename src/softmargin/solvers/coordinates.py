@@ -6,22 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from softmargin.designs.base import Array, Design
+from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.designs.dense import Dense
 
-__all__ = ["Coordinates", "Span"]
-
-
-class Span(NamedTuple):
-    """The columns as they were given, and the basis of the space of their rows that an engine works in."""
-
-    given: Design
-    basis: Array
-
-    def lift(self, z: Array) -> Array:
-        """Coefficients of the columns from coordinates in the basis, the intercept in front of both."""
-        lead = int(self.given.intercept)
-        return np.concatenate((z[:lead], self.basis @ z[lead:]))
+__all__ = ["Coordinates"]
 
 
 class Coordinates(NamedTuple):

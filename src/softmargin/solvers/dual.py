@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from softmargin.designs.base import Design
+from softmargin.core.design import Design
 from softmargin.designs.dense import Dense
 from softmargin.solvers.coordinates import Coordinates
 

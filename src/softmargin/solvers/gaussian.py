@@ -5,41 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri, dtrtrs
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 
-__all__ = ["Gaussian", "Normal"]
-
-
-class Normal(Protocol):
-    """What engines ask of the distribution of the coefficients."""
-
-    @property
-    def mean(self) -> Array: ...
-
-    @property
-    def root(self) -> Any: ...
-
-    @property
-    def var(self) -> Array: ...
-
-    @property
-    def logdet(self) -> float: ...
-
-    @property
-    def entropy(self) -> float: ...
-
-    def solve(self, rhs: Array) -> Array: ...
-
-    def draw(self, rng: np.random.Generator) -> Array: ...
-
-    def with_mean(self, mean: Array) -> Normal: ...
-
-    def dilated(self, t: float) -> Normal: ...
+__all__ = ["Gaussian"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.designs.base import Array
+from softmargin.core.array import Array
 from softmargin.designs.classes import ClassDesign, Index, helmert
-from softmargin.solvers.class_woodbury import ClassWoodbury
+from softmargin.solvers._class_woodbury import ClassWoodbury
 from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["LiftedGaussian", "SumToZero"]

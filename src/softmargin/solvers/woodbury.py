@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from softmargin.designs.base import Array, Design
+from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["WoodburyGaussian"]

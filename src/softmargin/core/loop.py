@@ -1,0 +1,132 @@
+"""The only loop: stopping, progress, callbacks and interruption live here, mathematics does not."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from softmargin.core.model import Model
+
+__all__ = ["Engine", "Info", "Outcome", "Progress", "iterate", "relative", "run"]
+
+_LARGEST = 1e6  # bound from which a change is no longer measured by it: heavy rows would hide a change that matters
+_ROUNDING = 1e-15  # relative change of a bound that says nothing
+
+
+class Info(NamedTuple):
+    """What a step reports: the objective, how far the step still moved, whether the engine is done."""
+
+    objective: float
+    change: float
+    done: bool = False
+
+
+def relative(gain: float, bound: float) -> float:
+    """Size of a change of a bound in units of the bound, or of the largest unit that lets every change be seen."""
+    size = abs(bound)
+    return 0.0 if abs(gain) <= _ROUNDING * size else abs(gain) / (1.0 + min(size, _LARGEST))
+
+
+class Engine(Protocol):
+    """A step is a function of (model, state, iteration); the state is a small immutable record."""
+
+    def init(self, model: Model) -> Any:
+        """The first state."""
+
+    def step(self, model: Model, state: Any, iteration: int) -> tuple[Any, Info]:
+        """The next state and what to report."""
+
+
+@dataclass
+class Outcome:
+    """What a run leaves behind."""
+
+    state: Any
+    trace: list[float] = field(default_factory=list)
+    n_iter: int = 0
+    converged: bool = False
+    interrupted: bool = False
+    change: float = float("inf")
+    reason: str = ""  # why it did not converge and what to do, where more rounds alone would not help
+
+
+class Progress:
+    """One line on standard error: after two seconds on a terminal, at once and everywhere when ``verbose``."""
+
+    def __init__(self, label: str, total: int | None, verbose: int = 0):
+        self.label, self.total, self.verbose = label, total, verbose
+        self.begun = self.shown = time.monotonic()
+        self.open = False
+
+    def __call__(self, done: int, info: Info) -> None:
+        """Show where the run stands, at most a few times a second."""
+        now = time.monotonic()
+        waiting = 2.0 if not self.verbose else 0.0
+        if now - self.begun < waiting or (self.open and now - self.shown < 0.25):
+            return
+        if not self.verbose and not sys.stderr.isatty():
+            return
+        self.shown, self.open = now, True
+        of = f"/{self.total}" if self.total else ""
+        sys.stderr.write(f"\r{self.label}: {done}{of}, objective {info.objective:.6g}, {now - self.begun:.0f} s ")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self.open:
+            sys.stderr.write("\n")
+            self.open = False
+
+
+def iterate(
+    engine: Engine, model: Model, *, max_iter: int, tol: float = 0.0, state: Any = None
+) -> Iterator[tuple[int, Any, Info]]:
+    """Yield (iteration, state, info) until the engine is done, the change is below ``tol``, or ``max_iter``."""
+    state = engine.init(model) if state is None else state
+    for iteration in range(max_iter):
+        state, info = engine.step(model, state, iteration)
+        stop = info.done or info.change <= tol
+        yield iteration + 1, state, info._replace(done=stop)
+        if stop:
+            return
+
+
+def run(
+    engine: Engine,
+    model: Model,
+    *,
+    max_iter: int,
+    tol: float = 0.0,
+    state: Any = None,
+    progress: Progress | None = None,
+    callback: Callable[[int, Info], bool | None] | None = None,
+    outcome: Outcome | None = None,
+    inner: bool = False,
+) -> Outcome:
+    """Run an engine to its end; Ctrl-C or a callback that returns True stops it and keeps what was computed.
+
+    ``outcome`` is filled as the run goes, so that a callback which holds it sees the present state. An ``inner`` run
+    leaves Ctrl-C to the run around it.
+    """
+    outcome = Outcome(state) if outcome is None else outcome
+    try:
+        for iteration, current, info in iterate(engine, model, max_iter=max_iter, tol=tol, state=state):
+            outcome.state, outcome.n_iter, outcome.change = current, iteration, info.change
+            outcome.converged = info.done
+            outcome.trace.append(info.objective)
+            if progress is not None:
+                progress(iteration, info)
+            if callback is not None and callback(iteration, info):
+                outcome.interrupted = not outcome.converged
+                break
+    except KeyboardInterrupt:
+        if inner or outcome.n_iter == 0:
+            raise
+        outcome.interrupted = True
+    finally:
+        if progress is not None:
+            progress.close()
+    return outcome

@@ -1,0 +1,109 @@
+"""What every prior can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from softmargin.core.array import Array, Flags
+from softmargin.core.precision import Coupling
+
+__all__ = ["BoundPrior", "Prior", "PriorMessage", "PriorState", "dimensions"]
+
+
+def dimensions(flags: Flags, classes: int) -> int:
+    """How many dimensions the flagged coefficients fill: k class blocks that sum to zero fill k - 1 of them."""
+    count = int(flags.sum())
+    return count if classes == 1 else count // classes * (classes - 1)
+
+
+class PriorMessage(NamedTuple):
+    """The Gaussian face of a prior: ``precision`` on its diagonal, its part of the bound, named point values.
+
+    ``bound`` has derivative ``linear - precision * mean`` in the mean and ``-precision / 2`` in the variance;
+    ``linear`` is None where it is zero, ``coupling`` where the precision is diagonal.
+    """
+
+    precision: Array
+    bound: float
+    values: dict[str, float]
+    linear: Array | None = None
+    coupling: Coupling | None = None
+
+    def _times(self, x: Array) -> Array:
+        return self.precision * x if self.coupling is None else self.coupling.times(self.precision, x)
+
+    def pull(self, mean: Array) -> Array:
+        """Derivative of the bound in the mean."""
+        slope = -self._times(mean)
+        return slope if self.linear is None else slope + self.linear
+
+    def bend(self, x: Array) -> float:
+        """The precision's quadratic form."""
+        return float(x @ self._times(x))
+
+    def logs(self) -> Array:
+        """The precision in coordinates without constraints."""
+        return np.log(self.precision) if self.coupling is None else self.coupling.logs(self.precision)
+
+    def from_logs(self, x: Array) -> Array:
+        """The precision with the given such coordinates."""
+        return np.exp(x) if self.coupling is None else self.coupling.from_logs(x)
+
+
+class PriorState(NamedTuple):
+    """Where a chain stands in the prior's own variables: the precision they imply, and values worth recording."""
+
+    precision: Array
+    values: dict[str, float]
+
+
+@runtime_checkable
+class BoundPrior(Protocol):
+    """A prior on a given list of coefficients, some of them free (not shrunk)."""
+
+    def start(self) -> PriorState:
+        """A state to start a chain or an iteration from."""
+
+    def expect(self, mean: Array, var: Array) -> PriorMessage:
+        """Prior variables averaged over their optimal densities, given the moments of the coefficients."""
+
+    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
+        """Exact averages of the log prior under N(mean, var) where they are closed, as ``expect`` elsewhere."""
+
+    def mode(self, beta: Array) -> PriorMessage:
+        """Prior variables at their conditional mode; ``bound`` is the log joint density there."""
+
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        """Prior variables drawn given the coefficients."""
+
+    def logpdf(self, state: PriorState, beta: Array) -> float:
+        """``log p(beta)`` given the scale, local variables integrated out."""
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        """``l -> log p(e^l beta)`` up to a constant: ``logpdf`` along a ray, prepared for many evaluations."""
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """``t -> log density of log(scale) + t``, or None where no scale is learned."""
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        """The state with the learned scale multiplied by e^t."""
+
+    def at_scale(self, scale: float) -> BoundPrior:
+        """The same prior with its scale fixed."""
+
+    def penalty(self, scale: float) -> tuple[Any, ...] | None:
+        """Precision of beta^2/2 and rate of |beta| in the negative log density at this scale; None if not convex.
+
+        A third entry, where there is one, counts the blocks over which ``|beta|`` is a length.
+        """
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """A prior as the user states it."""
+
+    def bind(self, free: Flags, rows: int | None = None) -> BoundPrior:
+        """Attach the prior to coefficients; ``free`` marks those that are not shrunk, ``rows`` counts the data."""

@@ -1,0 +1,198 @@
+"""Input checks that say in one sentence what was given, what is needed and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from sklearn.utils.multiclass import check_classification_targets
+
+from softmargin.core.array import Array
+
+__all__ = [
+    "binary_labels",
+    "check_choice",
+    "check_finite",
+    "check_names",
+    "check_numeric",
+    "check_observed",
+    "class_labels",
+    "costs_by_label",
+    "labels_given",
+    "row_weights",
+    "summed",
+]
+
+_WHOLE = 2.0**53  # whole numbers below are told apart
+
+
+def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
+    """Refuse a word that is not on the list."""
+    if value not in known:
+        raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(map(repr, known))}.")
+
+
+def check_names(X: Any, *, intercept: bool = False) -> None:
+    """Refuse a name that several columns of a frame have, and that of the model's own intercept."""
+    names = Counter(name for name in getattr(X, "columns", ()) if isinstance(name, str))
+    twice = [name for name, times in names.items() if times > 1]
+    if twice:
+        raise ValueError(f"X has several columns {twice[0]!r}; give each a name of its own.")
+    if intercept and "Intercept" in names:
+        raise ValueError(
+            "X has a column named 'Intercept', which is the name of the model's own intercept; drop the column, rename "
+            "it, or set fit_intercept=False."
+        )
+
+
+def check_numeric(X: Any) -> None:
+    """Refuse data-frame columns that hold no numbers, naming them."""
+    if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
+        return
+    bad = []
+    for place, name in enumerate(X.columns):
+        column = X.iloc[:, place] if hasattr(X, "iloc") else X[name]
+        if getattr(column.dtype, "kind", "O") in "Mm":
+            bad.append(str(name))
+        elif getattr(column.dtype, "kind", "O") in "OUSTM":
+            try:
+                np.asarray(column, dtype=np.float64)
+            except (TypeError, ValueError):
+                bad.append(str(name))
+    if bad:
+        raise ValueError(
+            f"column{'s' if len(bad) > 1 else ''} {', '.join(bad[:5])}{' and more' if len(bad) > 5 else ''} of X "
+            "cannot be read as numbers; encode them first, for example with sklearn.preprocessing.OneHotEncoder."
+        )
+
+
+def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
+    """Refuse infinite values, and missing ones unless ``missing``, naming the columns."""
+    sparse: bool = sp.issparse(X)
+    values = X.data if sparse else X
+    if np.isfinite(values.sum()):  # one pass without a copy; most data end here
+        return
+    if missing and not sparse:
+        X = values = np.where(np.isnan(X), 0.0, X)
+    if np.isfinite(values).all():
+        return
+    if sparse:
+        bad = X.copy()
+        bad.data = (~np.isfinite(X.data)).astype(float)
+        bad.eliminate_zeros()
+        columns = np.unique(bad.indices)
+    else:
+        columns = np.flatnonzero(~np.isfinite(X).all(axis=0))
+    shown = [str(names[j]) if names is not None else str(j) for j in columns[:5]]
+    more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
+    kind = "NaN" if np.isnan(values).any() else "infinity"
+    raise ValueError(
+        f"Input X contains {kind} in column{'s' if len(columns) > 1 else ''} {', '.join(shown)}{more}; "
+        "impute or drop these values first, for example with sklearn.impute.SimpleImputer in a pipeline."
+    )
+
+
+def summed(X: Any) -> Any:
+    """Rows as they are; of sparse ones, entries of the same cell added up."""
+    sparse: bool = sp.issparse(X)
+    if not sparse or X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
+def check_observed(missing: Any, names: list[str]) -> None:
+    """Refuse a column without any observed value."""
+    empty = np.flatnonzero(missing.all(axis=0))
+    if len(empty):
+        raise ValueError(f"column {names[empty[0]]} of X has no observed value; drop it.")
+
+
+def labels_given(y: Any) -> Any:
+    """Labels as they were given, nullable booleans and numbers as plain ones; refused where some are missing."""
+    if y is None:
+        return y
+    absent = int(np.count_nonzero(pd.isna(y if hasattr(y, "dtype") else np.asarray(y, dtype=object))))
+    if absent:
+        raise ValueError(f"Input y contains NaN: the label of {absent} row{'s' * (absent > 1)} is missing; drop these.")
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)  # of a nullable one
+    return y if plain is None else np.asarray(y, dtype=plain)
+
+
+def class_labels(y: Any) -> tuple[Any, Any]:
+    """The classes in order, and y as positions in them."""
+    second = _second_number(y)
+    if second is not None:  # nothing to sort
+        return np.array([y.min(), y.max()], dtype=y.dtype), second.astype(np.intp)
+    check_classification_targets(y)
+    classes, index = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"BayesianSVC needs at least two classes in y; got 1 class ({classes.tolist()[0]!r}): add rows of another "
+            "class."
+        )
+    return classes, index
+
+
+def costs_by_label(costs: Any, classes: Any) -> Any:
+    """Costs in the order of the classes; a table without labels is in that order."""
+    if not hasattr(costs, "columns"):
+        return costs
+    wanted, places = classes.tolist(), []
+    for side, labels in (("index", getattr(costs, "index", ())), ("columns", costs.columns)):
+        if len(labels) != len(wanted) or set(labels) != set(wanted):
+            raise ValueError(
+                f"costs must have the classes {wanted} as its index and as its columns; its {side} has {list(labels)}: "
+                "rename these, or pass a plain array in the order of the classes."
+            )
+        places.append([list(labels).index(label) for label in wanted])
+    return costs.to_numpy()[np.ix_(*places)]
+
+
+def _second_number(y: Any) -> Any:
+    """Which labels are the larger one of two different whole numbers; None where they are something else."""
+    if not isinstance(y, np.ndarray) or y.ndim != 1 or y.dtype.kind not in "biuf" or not len(y):
+        return None
+    low, high = float(y.min()), float(y.max())
+    if not (-_WHOLE < low < high < _WHOLE and low.is_integer() and high.is_integer()):
+        return None
+    second = y == high
+    return second if bool((second | (y == low)).all()) else None
+
+
+def binary_labels(y: Any) -> tuple[Any, Any]:
+    """The two classes in order, and y as 0 and 1."""
+    classes, index = class_labels(y)
+    if len(classes) > 2:
+        raise ValueError(f"this needs two classes in y; got {len(classes)}: {classes.tolist()[:5]}.")
+    return classes, index
+
+
+def row_weights(sample_weight: Array, index: Any, classes: Any, class_weight: Any) -> Array:
+    """Sample weight times class weight of every row; 'balanced' counts rows by their sample weight."""
+    total = np.bincount(index, sample_weight, minlength=len(classes))
+    for label, own in zip(classes.tolist(), total, strict=True):
+        if not own > 0:
+            left = "only one class is left" if len(classes) == 2 else "it cannot be learned"
+            raise ValueError(
+                f"all rows of class {label!r} have zero sample_weight, so {left}: give some of them a positive weight."
+            )
+    if class_weight is None:
+        return sample_weight
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(f"class_weight must be None, 'balanced' or a dict; got {class_weight!r}.")
+        by_class = total.sum() / (len(classes) * total)
+    else:
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        if unknown:
+            raise ValueError(f"class_weight names classes {unknown} that are not in y; y has {classes.tolist()}.")
+        by_class = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+        if not ((by_class > 0) & np.isfinite(by_class)).all():
+            raise ValueError(f"class_weight must be positive and finite; got {class_weight}.")
+    weight: Array = sample_weight * by_class[index]
+    return weight

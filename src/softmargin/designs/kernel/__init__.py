@@ -1,0 +1,1 @@
+"""Designs made from covariance functions."""

@@ -1,0 +1,197 @@
+"""Bayesian generalised kernel models: one entry to all their samplers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.loop import Info, Outcome, Progress, run
+from softmargin.engines.kernel.active_vectors import ActiveGibbs, KernelData, LengthScale
+from softmargin.engines.kernel.draws import KernelDraws, Link, Recorder, hinge_link, logit_link, probit_link
+from softmargin.engines.kernel.full import FullGibbs, Spectrum
+from softmargin.engines.kernel.machines import Copies, KernelMachine, MachinePrior
+from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
+from softmargin.losses.normal import check_whole_weights
+from softmargin.priors.g_prior import GPrior
+from softmargin.rows.in_memory import one_blas_thread
+from softmargin.rows.streams import Streams
+
+__all__ = ["BASES", "LIKELIHOODS", "fit_active"]
+
+BASES = ("active", "full")
+
+
+class _Likelihood(NamedTuple):
+    """A loss, or for the machines a function of the noise that gives one, its link and what it allows."""
+
+    loss: Callable[..., Any]
+    link: Link
+    collapsed: bool = False  # latents with the coefficients integrated out
+    machine: bool = False  # a prior of its own, on all rows
+
+
+LIKELIHOODS = {
+    "probit": _Likelihood(Probit, probit_link, collapsed=True),
+    "logit": _Likelihood(Logit, logit_link),
+    "hinge": _Likelihood(Hinge, hinge_link),
+    "noisy-hinge": _Likelihood(NoisyHinge, hinge_link, machine=True),
+    "complete-hinge": _Likelihood(CompleteHinge, hinge_link, machine=True),
+}
+
+
+def fit_active(
+    K: Array,
+    y: Array,
+    weight: Array | None = None,
+    *,
+    likelihood: str = "probit",
+    basis: str = "active",
+    max_active: int | None = None,
+    prior: GPrior | None = None,
+    machine_prior: MachinePrior | None = None,
+    moves: int | None = None,
+    informed: bool = False,
+    length: LengthScale | None = None,
+    sweeps: int = 5000,
+    warmup: int = 1000,
+    thin: int = 5,
+    chains: int = 1,
+    rao_blackwell: bool = False,
+    streams: Streams,
+    callback: Callable[[int, Info], bool | None] | None = None,
+    verbose: int = 0,
+) -> KernelDraws:
+    """Draw kernel expansions given the kernel matrix K of the training rows and labels y in {-1, +1}.
+
+    Parameters
+    ----------
+    K : array (n, n)
+        Kernel matrix, symmetric and positive semi-definite; it may be singular.
+    y, weight : arrays (n,)
+        Labels and row weights (None: ones), whole numbers for all but the logit and the hinge.
+    likelihood : str
+        "probit", "logit", "hinge", or with ``basis="full"`` "noisy-hinge" (BSVM) and "complete-hinge" (CSVM).
+    basis : str
+        "active": expansions on a few rows (FBGKM with the probit); "full": on all rows (BGKM).
+    max_active : int or None
+        Largest number of active rows; None is n.
+    prior, machine_prior : GPrior, MachinePrior or None
+        Prior of the expansions; the second is that of the noisy and the complete hinge.
+    moves : int or None
+        Birth, death or swap proposals a sweep; None is a twentieth of n, at least 5.
+    informed : bool
+        Whether births choose rows by their pull on the residual.
+    length : LengthScale or None
+        Learn the kernel's length scale; K must be its matrix at the start. Needs ``basis="active"``.
+    sweeps, warmup, thin : int
+        Every ``thin``-th of ``sweeps`` sweeps after ``warmup`` is kept.
+    chains : int
+        Number of chains.
+    rao_blackwell : bool
+        Keep the normal law of the coefficients with every draw, k^2 numbers each; needs ``basis="active"``.
+    streams : Streams
+        Random numbers.
+    callback : callable or None
+        Called with (sweep, info) after every sweep; returning True stops the run, which keeps what it has.
+    verbose : int
+        Show progress at once.
+
+    References
+    ----------
+    Zhang, Dai, Wang and Jordan (2010), Bayesian generalized kernel models, AISTATS.
+    """
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    _check(K, y, weight, likelihood, basis, max_active, length, rao_blackwell, sweeps // thin)
+    data = KernelData(np.ascontiguousarray(K, dtype=np.float64), np.asarray(y, dtype=np.float64), weight, streams)
+    chosen, prior = LIKELIHOODS[likelihood], GPrior() if prior is None else prior
+    engine: Any
+    with one_blas_thread():
+        if chosen.machine:
+            own = MachinePrior() if machine_prior is None else machine_prior
+            engine = KernelMachine(chosen.loss, own, Copies.of(data), chains)
+        elif basis == "full":
+            engine = FullGibbs(chosen.loss(), prior, Spectrum.of(data.K), chains)
+        else:
+            engine = ActiveGibbs(
+                chosen.loss(),
+                prior,
+                len(y) if max_active is None else max_active,
+                max(5, math.ceil(len(y) / 20)) if moves is None else moves,
+                chosen.collapsed,
+                informed,
+                length,
+                warmup,
+                rao_blackwell,
+                chains,
+            )
+        return _drawn(engine, data, chosen.link, sweeps, warmup, thin, callback, verbose)
+
+
+def _drawn(
+    engine: Any,
+    data: KernelData,
+    link: Link,
+    sweeps: int,
+    warmup: int,
+    thin: int,
+    callback: Callable[[int, Info], bool | None] | None,
+    verbose: int,
+) -> KernelDraws:
+    """Run an engine and keep what it draws."""
+    recorder, current = Recorder(engine.chains), Outcome(None)
+
+    def keep(iteration: int, info: Info) -> bool:
+        past = iteration - warmup
+        if past > 0 and past % thin == 0:
+            for k, chain in enumerate(current.state):
+                recorder.add(k, engine.expansion(chain), engine.values(chain))
+        return bool(callback and callback(iteration, info))
+
+    total = warmup + sweeps
+    model: Any = data
+    progress = Progress("sweep", total, verbose)
+    outcome = run(engine, model, max_iter=total, progress=progress, callback=keep, outcome=current)
+    if not recorder.kept[-1]:
+        raise KeyboardInterrupt("interrupted before a draw was kept")
+    outcome.converged = outcome.n_iter == total
+    return recorder.draws(len(data.y), link, engine.accepted(outcome.state), outcome)
+
+
+def _check(
+    K: Array,
+    y: Array,
+    weight: Array,
+    likelihood: str,
+    basis: str,
+    max_active: int | None,
+    length: LengthScale | None,
+    rao_blackwell: bool,
+    kept: int,
+) -> None:
+    """Refuse what does not go together, in one sentence each."""
+    n = len(y)
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}.")
+    if basis not in BASES:
+        raise ValueError(f"basis must be 'active' or 'full' for draws; got {basis!r}.")
+    chosen = LIKELIHOODS[likelihood]
+    if chosen.machine and basis == "active":
+        raise ValueError(f"likelihood={likelihood!r} has coefficients on all rows: use basis='full', or the hinge.")
+    if basis == "full" and (length is not None or rao_blackwell):
+        raise ValueError("a learned length scale and rao_blackwell need basis='active'.")
+    if K.shape != (n, n) or len(weight) != n:
+        raise ValueError(f"K must be {n} x {n} and weight have {n} entries; got {K.shape} and {len(weight)}.")
+    if not np.isin(y, (-1.0, 1.0)).all():
+        raise ValueError("y must hold -1 and +1.")
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.any()):
+        raise ValueError("weights must be finite and not negative, and one of them positive.")
+    if max_active is not None and not 1 <= max_active <= n:
+        raise ValueError(f"max_active must be between 1 and the number of rows, {n}; got {max_active}.")
+    if kept < 1:
+        raise ValueError("no draw would be kept: let sweeps be at least thin.")
+    if chosen.machine or chosen.collapsed:
+        check_whole_weights(chosen.loss(), weight)

@@ -1,0 +1,1 @@
+"""Posterior modes: interior point, dual descent, active sets, and the certificate of each."""

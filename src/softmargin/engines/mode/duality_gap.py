@@ -1,0 +1,69 @@
+"""A lower bound on the optimal objective from any candidate multipliers: how far from the mode are we at most?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.model import Model
+from softmargin.priors.penalty import Penalty
+from softmargin.rows.in_memory import Blocks
+
+__all__ = ["Certificate", "certify", "certify_given", "objective_of"]
+
+_MARGIN = 1e-6  # distance from the margin at which a row is on it
+_ROUNDED = float(np.finfo(np.float64).eps)  # what rounding leaves in the loss of a row on the margin
+
+
+class Certificate(NamedTuple):
+    """Objective, a lower bound on its minimum, and their relative difference."""
+
+    objective: float
+    lower: float
+    gap: float
+
+
+def objective_of(model: Model, beta: Array, f: Array, penalty: Penalty) -> float:
+    """What the mode minimises, at coefficients with predictors f."""
+    return -float(model.loss.loglik(model.y, model.c, f).sum()) + penalty.value(beta)
+
+
+def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> Certificate:
+    """Duality gap of ``2 c'max(1 - y f, 0) + penalty(beta)`` from multipliers clipped to [0, 2c].
+
+    Any such g gives the lower bound ``1'g - penalty*(X'(y g))``. A nearly flat intercept makes it useless unless
+    ``sum y g`` is nearly what the optimum has, so the heavier class is shrunk until it is; an absolute-value
+    penalty makes it infinite unless ``|X'(y g)|`` is below its rate, so g is then scaled down as a whole. Where
+    equations tie the coefficients, the score counts only up to what their space cannot see.
+    """
+    y, c = model.y, model.c
+    objective = objective_of(model, beta, f, penalty)
+    g = np.clip(g, 0.0, 2.0 * c)
+    if model.free.any():
+        g = model.space.balanced(g, y, penalty.precision[model.free] * beta[model.free])
+    score = model.space.eased(model.blocks.rmatvec(y * g), penalty.precision, penalty.corner)
+    shrink, conjugate = penalty.conjugate(score)
+    lower = shrink * float(g.sum()) - conjugate
+    return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))
+
+
+def certify_given(model: Model, beta: Array, g: Array, penalty: Penalty) -> Certificate:
+    """The same in the columns as they were given, also where the model works in the space that the rows span.
+
+    The coefficients are those that the user gets: what the basis leaves out is in the gap, and so is the rounding of
+    rows on the margin, which counts where the objective itself is next to nothing.
+    """
+    if model.span is not None:
+        design, beta = model.span.given, model.span.lift(beta)
+        lead = int(design.intercept)
+        precision = np.full(len(beta), penalty.precision[-1])  # the prior does not change under rotations
+        precision[:lead] = penalty.precision[:lead]
+        penalty = Penalty(precision, np.zeros(len(beta)))
+        model = replace(model, blocks=Blocks(design, model.y, model.c), free=np.arange(len(beta)) < lead, span=None)
+    f = model.blocks.matvec(beta)
+    found = certify(model, beta, f, g, penalty)
+    rounding = _ROUNDED * float(model.c[np.abs(1.0 - model.y * f) < _MARGIN].sum())
+    return found._replace(gap=found.gap + rounding / max(abs(found.objective), 1e-300))

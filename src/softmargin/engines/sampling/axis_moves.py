@@ -1,0 +1,143 @@
+"""Slice updates of the coefficients along fixed axes, the row latents integrated out.
+
+Along an axis the posterior of a loss of two straight lines is concave and cheap: one pass over the rows a value. In the
+axes of the variational fit the posterior is close to a standard normal, so that one update along each of them forgets
+most of where a chain was. Any axes would do: they are chosen before the first sweep and then never change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.loop import run
+from softmargin.core.model import Model
+from softmargin.core.prior import PriorState
+from softmargin.engines.sampling.hmc.rows import two_lines
+from softmargin.engines.vi.gaussian import GaussianVI
+from softmargin.rows.compiled import njit
+
+__all__ = ["Axes", "axes_for"]
+
+_MOST = 1 << 24  # entries of a design up to which its products with the axes are kept
+_WIDTH = 2.5  # first interval of a slice, in sds of the fit
+_BUDGET = 20  # intervals that a slice may step out
+_FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered, which lets them vectorise; NaN and inf keep their sense
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _beyond(past: Any, m: Any, fall: Any, t: float) -> float:
+    """``sum fall max(past + t m, 0)``."""
+    total = 0.0
+    for i in range(len(past)):
+        x = past[i] + t * m[i]
+        total += fall[i] * (x if x > 0.0 else 0.0)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _height(
+    t: float, beta: Any, axis: Any, past: Any, m: Any, fall: Any, slope: float, quadratic: Any, linear: Any
+) -> float:
+    """Log posterior at ``beta + t axis``, up to a constant."""
+    total = slope * t - _beyond(past, m, fall, t)
+    for j in range(len(beta)):
+        b = beta[j] + t * axis[j]
+        total -= 0.5 * quadratic[j] * b * b + linear[j] * abs(b)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scan(
+    rng: Any, beta: Any, past: Any, axes: Any, products: Any, fall: Any, slopes: Any, quadratic: Any, linear: Any
+) -> None:
+    """One slice update along every axis in turn; ``past`` are the predictors beyond their kinks. Both change in place.
+
+    Stepping out and shrinkage as in ``slice_step``. Reference: Neal (2003), Slice sampling, sections 4.1-4.2.
+    """
+    here = _height(0.0, beta, axes[0], past, products[0], fall, slopes[0], quadratic, linear)
+    for a in range(len(axes)):
+        axis, m, slope = axes[a], products[a], slopes[a]
+        level = here + np.log(1.0 - rng.random())
+        left = -_WIDTH * rng.random()
+        right = left + _WIDTH
+        steps_left = int(_BUDGET * rng.random())
+        steps_right = _BUDGET - 1 - steps_left
+        while steps_left > 0 and _height(left, beta, axis, past, m, fall, slope, quadratic, linear) > level:
+            left -= _WIDTH
+            steps_left -= 1
+        while steps_right > 0 and _height(right, beta, axis, past, m, fall, slope, quadratic, linear) > level:
+            right += _WIDTH
+            steps_right -= 1
+        while True:
+            t = left + (right - left) * rng.random()
+            there = _height(t, beta, axis, past, m, fall, slope, quadratic, linear)
+            if there > level:
+                break
+            if right - left < 1e-14:
+                t, there = 0.0, here
+                break
+            if t < 0.0:
+                left = t
+            else:
+                right = t
+        here = there - slope * t  # heights on the next axis are counted from here
+        for j in range(len(beta)):
+            beta[j] += t * axis[j]
+        for i in range(len(past)):
+            past[i] += t * m[i]
+
+
+class Axes(NamedTuple):
+    """Axes, what a unit along each does to the predictors, and the two lines of every row as they were."""
+
+    model: Model
+    axes: Array  # (axis, coefficient)
+    products: Array  # (axis, row)
+    y: Array
+    kink: Array
+    fall: Array
+    slopes: Array
+
+    def serve(self, model: Model) -> bool:
+        """Whether they were made for these rows: labels, weights and cells may have changed since.
+
+        The last axis has a part of every coefficient, so cells that changed show in its product.
+        """
+        mine = self.model
+        if model.loss is not mine.loss or model.c is not mine.c or not np.array_equal(model.y, self.y):
+            return False
+        same = model.blocks.design is mine.blocks.design
+        return same or np.array_equal(model.blocks.matvec(self.axes[-1]), self.products[-1])
+
+    def move(
+        self, model: Model, rng: np.random.Generator, beta: Array, f: Array, prior: PriorState
+    ) -> tuple[Array, Array]:
+        """Coefficients and predictors after one update along each axis."""
+        penalty: Any = model.prior.penalty(prior.values["scale"])
+        beta, past = beta.copy(), f - self.kink
+        scan(rng, beta, past, self.axes, self.products, self.fall, self.slopes, *penalty)
+        past += self.kink
+        return beta, past
+
+
+def axes_for(model: Model) -> Axes | None:
+    """The axes of the variational fit; None where rows or prior are of another form, or too many."""
+    penalty = getattr(model.prior, "penalty", None)
+    parts = None if penalty is None or set(model.prior.start().values) != {"scale"} else penalty(1.0)
+    n, p = model.blocks.design.shape
+    if parts is None or len(parts) != 2 or n * p > _MOST or p > n or model.dimension < model.size:
+        return None
+    if hasattr(model.blocks.design, "excess") or not hasattr(model.loss, "score"):
+        return None  # cells that change from sweep to sweep, or a loss of another kind
+    lines = two_lines(model)
+    if lines is None:
+        return None
+    root = run(GaussianVI(), model, max_iter=100, tol=1e-4, inner=True).state.q.root
+    if not isinstance(root, np.ndarray):
+        return None
+    axes = np.ascontiguousarray(root.T)
+    products = np.stack([model.blocks.matvec(axis) for axis in axes])
+    return Axes(model, axes, products, model.y.copy(), lines.kink, -lines.jump, products @ lines.left)

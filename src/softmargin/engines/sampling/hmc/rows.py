@@ -1,0 +1,307 @@
+"""How trajectories see the rows: the exact density at their ends, the score of the loss smoothed on the way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.model import Model
+from softmargin.engines.sampling.hmc._compiled import (
+    BLOCK,
+    LOT,
+    MOST,
+    decide,
+    finish,
+    journey,
+    leap,
+    longer,
+    predict,
+    pulls,
+    ramp,
+)
+from softmargin.engines.sampling.hmc._scale import SharedPrior
+from softmargin.rows.in_memory import Cell
+
+__all__ = ["Motion", "Outcome", "Point", "Rows", "Trajectory", "rows_for"]
+
+_COPY = 1 << 24  # entries of a design up to which it is copied for the compiled trajectory
+_FAR = 1e3  # predictors on the outer lines of a loss with kinks
+_NARROW = 1e-10  # spread of a predictor, at least
+_CERTAIN = 3.5  # sds from its kink at which a row's score no longer moves the kicks
+
+
+class Point(NamedTuple):
+    """Where the chains stand; one row a chain."""
+
+    q: Array  # whitened coefficients
+    beta: Array
+    pull: Array  # smoothed score of the rows in the coefficients
+    loglik: Array
+
+
+class Motion(NamedTuple):
+    """The prior ``exp(-precision beta^2/2)`` of each chain times one that all share, and the Gaussian to rotate."""
+
+    precision: Array  # (chain, coefficient)
+    shared: SharedPrior
+    spread: Array  # sd of each coefficient, the unit of smoothing |beta|
+    root: Array  # (1 or chain, coefficient, coordinate)
+    turned: Array  # transpose of the first root
+    centre: Array  # (1 or chain, coefficient)
+    origin: Array  # whitened centre
+    dimension: int  # of the space of coefficients
+
+
+class Trajectory(NamedTuple):
+    """Random numbers of some transitions (transition, chain, ...), and their steps and smoothing in sds."""
+
+    momentum: Array
+    theta: Array  # angle
+    uniform: Array  # decides
+    far: Array  # moves of log |beta| before the trajectories, or empty
+    far_uniform: Array
+    steps: int
+    kappa: float
+
+
+class Outcome(NamedTuple):
+    """Where a transition led: the point, the coefficients averaged over acceptance, its probability, whether it was."""
+
+    point: Point
+    mean: Array
+    probability: Array
+    accept: Any
+
+
+class Rows(Protocol):
+    """The rows of a model, prepared."""
+
+    @property
+    def moving(self) -> int:
+        """How many rows the kicks look at."""
+
+    def point(self, q: Array, beta: Array, kappa: float) -> Point:
+        """Everything about given coefficients."""
+
+    def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
+        """Trajectories of every chain, one after another, each accepted or refused by the exact density."""
+
+
+class Lines(NamedTuple):
+    """A loss of two straight lines: for every row the kink, the slope left of it, its jump, and the value there."""
+
+    kink: Array
+    left: Array
+    jump: Array
+    top: Array
+
+
+def two_lines(model: Model) -> Lines | None:
+    """The kink of every row if the loss is two straight lines, None otherwise.
+
+    A concave function that touches the crossing of two of its tangents is made of them.
+    """
+    loss, y, c = model.loss, model.y, model.c
+    far = np.full(len(y), _FAR)
+    left, right = loss.score(y, c, -far), loss.score(y, c, far)
+    low, high = loss.loglik(y, c, -far), loss.loglik(y, c, far)
+    jump = right - left
+    bends = jump != 0.0
+    # the lines cross where low + left (kink + far) = high + right (kink - far)
+    kink = np.where(bends, (low - high + (left + right) * far) / np.where(bends, jump, 1.0), 0.0)
+    top = loss.loglik(y, c, kink)
+    touches = np.abs(top - low - left * (kink + far)) <= 1e-9 * (1.0 + np.abs(low) + np.abs(high))
+    return Lines(kink, left, jump, top) if bool(np.all(touches & (np.abs(kink) < _FAR))) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Copied:
+    """Columns copied once, in blocks of rows, for a loss of two straight lines.
+
+    Kicks may be any function of the position, so they are in single precision, and rows that are on one side of their
+    kink for certain enter them as a constant. The density has all rows and double precision.
+    """
+
+    model: Model
+    lines: Lines
+    X: Array  # (block, coefficient, row)
+    base: Array  # score of the rows that are certain
+    narrow: Any  # the other rows, as X
+    ramps: tuple[Any, Any, Any, Any]  # their kinks, slopes of the smoothed step at width one, left scores and jumps
+
+    @property
+    def moving(self) -> int:
+        return int(self.ramps[0].size)
+
+    def point(self, q: Array, beta: Array, kappa: float) -> Point:
+        pull, loglik = np.empty_like(beta), np.empty(len(q))
+        predict(beta, self.X, self.lines, loglik)
+        pulls(beta, self.base, self.narrow, self.ramps, 1.0 / kappa, pull)
+        return Point(q, beta, pull, loglik)
+
+    def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
+        count, chains = path.theta.shape
+        ends = tuple(np.empty((count, *values.shape)) for values in point)
+        mean, probability = np.empty((count, *point.beta.shape)), np.empty((count, chains))
+        accept = np.empty((count, chains), dtype=bool)
+        gaussian = motion.precision, motion.shared.form, *motion[3:]
+        sharp, width = 1.0 / path.kappa, path.kappa * motion.spread
+
+        def run(lo: int) -> None:
+            journey(
+                lo, min(lo + share, chains), tuple(point), path[:5], path.steps, sharp, gaussian, width,
+                self.X, tuple(self.lines), self.base, self.narrow, self.ramps, ends, mean, probability, accept,
+            )  # fmt: skip
+
+        blocks = self.model.blocks
+        share = LOT * max(1, math.ceil(chains / LOT / blocks.workers))  # lots are shared out over the threads
+        blocks.parallel(run, range(0, chains, share))
+        points = map(Point, *ends)
+        return list(map(Outcome, points, mean, probability, accept))
+
+
+@dataclass(frozen=True, eq=False)
+class Direct:
+    """Products of the design itself, cell by cell, and the score of any loss."""
+
+    model: Model
+    spread: Array  # sd of each predictor, the unit of smoothing
+    lines: Lines | None
+
+    @property
+    def moving(self) -> int:
+        return len(self.spread)
+
+    def point(self, q: Array, beta: Array, kappa: float) -> Point:
+        f = np.empty((len(beta), len(self.model.y)))
+        pull = np.empty_like(beta)
+        for lo in range(0, len(beta), LOT):
+            at, here = slice(lo, lo + LOT), len(beta[lo : lo + LOT])
+            lot = _lot(beta, lo)
+            f[at], pull[at] = self._predict(lot)[:here], self._pull(lot, kappa)[:here]
+        return Point(q, beta, pull, self._loglik(f))
+
+    def _loglik(self, f: Array) -> Array:
+        return np.array([self.model.loss.loglik(self.model.y, self.model.c, row).sum() for row in f])
+
+    def _predict(self, beta: Array) -> Array:
+        return np.concatenate(self.model.blocks.map(lambda cell: self._forward(beta, cell)), axis=1)
+
+    def _forward(self, beta: Array, cell: Cell) -> Array:
+        design = self.model.blocks.design
+        lead = int(design.intercept)
+        f = design.matmat(np.ascontiguousarray(beta[:, lead:].T), cell.lo, cell.hi).T
+        return np.ascontiguousarray(f + beta[:, :lead].sum(axis=1)[:, None])
+
+    def _pull(self, beta: Array, kappa: float) -> Array:
+        design = self.model.blocks.design
+
+        def collect(cell: Cell) -> tuple[Array]:
+            score = self._forward(beta, cell)
+            self._smooth(score, cell, kappa)
+            return (np.stack([design.rmatvec(row, cell.lo, cell.hi) for row in score]),)
+
+        total: Array = self.model.blocks.reduce(collect)[0]
+        return total
+
+    def _smooth(self, f: Array, cell: Cell, kappa: float) -> None:
+        """Overwrite predictors by the mean score over (f - width, f + width)."""
+        at = slice(cell.lo, cell.hi)
+        if self.lines is not None:
+            kink, left, jump, _ = (values[at] for values in self.lines)
+            ramp(f, kink, 0.5 / self.spread[at], left, jump, 1.0 / kappa)
+            return
+        loglik, y, c, width = self.model.loss.loglik, self.model.y[at], self.model.c[at], kappa * self.spread[at]
+        for row in f:
+            row[:] = (loglik(y, c, row + width) - loglik(y, c, row - width)) / (2.0 * width)
+
+    def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
+        found = []
+        for t in range(len(path.theta)):
+            if len(path.far):
+                point = self._stretched(point, motion, path, t)
+            found.append(self._transition(point, motion, path, t))
+            point = found[-1].point
+        return found
+
+    def _stretched(self, point: Point, motion: Motion, path: Trajectory, t: int) -> Point:
+        """A far move of the length of beta, which separable data with a learned scale need."""
+        beta, g, prior = point.beta, np.exp(path.far[t])[:, None], motion.shared.form
+        gain = self._loglik(np.concatenate([self._predict(_lot(g * beta, lo)) for lo in range(0, len(beta), LOT)]))
+        for k in range(len(beta)):
+            rise = float(gain[k] - point.loglik[k])
+            chance = longer(beta[k], path.far[t, k], rise, motion.dimension, motion.precision[k], prior)
+            g[k] = g[k] if path.far_uniform[t, k] < chance else 1.0
+        if (g == 1.0).all():
+            return point
+        return self.point(g * point.q + (g - 1.0) * motion.origin, g * beta, path.kappa)
+
+    def _transition(self, point: Point, motion: Motion, path: Trajectory, t: int) -> Outcome:
+        new = Point(*(values.copy() for values in point))
+        chains, width, shared = path.theta.shape[1], path.kappa * motion.spread, len(motion.root) == 1
+        prior, room = motion.shared.form, (np.empty((LOT, point.beta.shape[1])), np.empty((LOT, point.q.shape[1])))
+        mean, probability, accept = np.empty_like(new.beta), np.empty(chains), np.empty(chains, dtype=bool)
+        for lo in range(0, chains, LOT):
+            given = (point.q, path.momentum[t], point.pull, point.beta, motion.precision)
+            q, r, pull, beta, D = (_lot(values, lo) for values in given)
+            root, centre = (x if shared else _lot(x, lo) for x in (motion.root, motion.centre))
+            angle = _lot(path.theta[t], lo) / path.steps
+            size, turn = np.tan(0.5 * angle), np.stack((np.cos(angle), np.sin(angle)))
+            weight = size
+            for _ in range(path.steps):
+                leap(q, r, pull, beta, D, prior, width, root, motion.turned, centre, weight, turn, room)
+                pull = self._pull(beta, path.kappa)
+                weight = 2.0 * size
+            finish(q, r, pull, beta, D, prior, width, root, size, room)
+            ends = self._loglik(self._predict(beta))
+            for k in range(len(point.q[lo : lo + LOT])):
+                at, loglik = lo + k, float(ends[k])
+                start = point.beta[at], path.momentum[t, at], point.loglik[at]
+                chance = decide(*start, beta[k], r[k], loglik, D[k], prior)
+                mean[at] = point.beta[at] + chance * (beta[k] - point.beta[at])
+                probability[at], accept[at] = chance, path.uniform[t, at] < chance
+                if accept[at]:
+                    new.q[at], new.beta[at], new.pull[at], new.loglik[at] = q[k], beta[k], pull[k], loglik
+        return Outcome(new, mean, probability, accept)
+
+
+def _lot(values: Array, first: int) -> Array:
+    """The entries of one lot of chains, filled up with zeros."""
+    out = np.zeros((LOT, *values.shape[1:]))
+    part = values[first : first + LOT]
+    out[: len(part)] = part
+    return out
+
+
+def rows_for(model: Model, variance: Array, f: Array | None = None) -> Rows:
+    """The rows as trajectories want them, given the variance of each predictor, which sets the smoothing.
+
+    With the predictors themselves, rows are found whose side of the kink is certain.
+    """
+    n, p = model.blocks.design.shape
+    spread, lines = np.maximum(np.sqrt(variance), _NARROW), two_lines(model)
+    if lines is None or n * p > _COPY:
+        return Direct(model, spread, lines)
+    X, past = model.blocks.design.rows(np.arange(n)), np.zeros(n) if f is None else (f - lines.kink) / spread
+    near = np.abs(past) < _CERTAIN
+    score = np.where(near, 0.0, np.where(past < 0.0, lines.left, lines.left + lines.jump))
+    most = max(8, min(BLOCK, MOST // p))
+    ramps = tuple(
+        _blocks(values[near, None], most, np.float32)[:, 0]
+        for values in (lines.kink, 0.5 / spread, lines.left, lines.jump)
+    )
+    return Copied(model, lines, _blocks(X, most, np.float64), score @ X, _blocks(X[near], most, np.float32), ramps)
+
+
+def _blocks(X: Array, most: int, dtype: Any) -> Any:
+    """Rows in blocks of (block, column, row), at most so many rows in each, filled up with zeros."""
+    n, p = X.shape
+    count = max(1, math.ceil(n / most))
+    rows = 8 * max(1, math.ceil(n / count / 8))
+    out = np.zeros((count, rows, p), dtype)
+    out.reshape(count * rows, p)[:n] = X
+    return np.ascontiguousarray(out.transpose(0, 2, 1))

@@ -1,0 +1,1 @@
+"""Samplers that move between sets of columns."""

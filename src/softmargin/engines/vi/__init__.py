@@ -1,0 +1,1 @@
+"""Variational engines: Gaussian, mean field, stochastic, and mixtures over a scale."""

@@ -1,0 +1,123 @@
+"""Gaussian variational inference with many rows: most of them are on one side of the margin for certain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.loop import Info, run
+from softmargin.core.model import Model
+from softmargin.core.space import Normal
+from softmargin.engines.mode.screening import few_rows
+from softmargin.engines.mode.smoothed_start import approach, picked, spread_rows, thinned
+from softmargin.engines.vi._anderson import History
+from softmargin.engines.vi.gaussian import GaussianVI, VIState
+from softmargin.priors.penalty import Penalty
+
+__all__ = ["Screened", "ScreenedVI"]
+
+_CERTAIN = 8.5  # standard deviations from the margin beyond which a row's message is linear or zero to rounding
+_REACHES = (10.0, 40.0, np.inf)  # standard deviations within which rows are worked on; more where that was too few
+_STEPS = 100
+_START = 1e-4  # relative change of the bound at which the optimum of a subsample is near enough to start from
+_SAMPLE = 4000  # rows whose variances say what those of all are like
+_LEAST, _RATIO = 1000, 20  # rows, and rows for each coefficient, that are worked on at least
+
+
+class Screened(NamedTuple):
+    """An approximation as all rows see it, and the problem of few rows that it is the optimum of."""
+
+    whole: VIState
+    small: Model
+    few: VIState | None
+
+
+@dataclass(frozen=True)
+class ScreenedVI:
+    """The same optimum as ``GaussianVI``, with work on the rows near the margin only.
+
+    A row more than ``_CERTAIN`` standard deviations outside the margin has no part in the bound, and one as far inside
+    adds a linear term: both exactly, to rounding. A step screens the rows by the present approximation, climbs to the
+    optimum of what is left, and looks at all rows again; it is the last where none has come near. The bound is always
+    that of all rows.
+    """
+
+    tol: float
+    needs_loss = ("gaussian", "box")
+    needs_prior = ("gaussian",)
+
+    def init(self, model: Model) -> Screened:
+        """From a point near the mode and the curvature there; or from the optimum of a subsample.
+
+        The latter where the former is not known: where a class is rare, no row may be near the margin of a first guess.
+        """
+        precision = model.prior.start().precision
+        near, q = approach(model, Penalty(precision, np.zeros(len(precision))), sharper=1)
+        some = picked(model, spread_rows(len(model.y), _SAMPLE)).blocks
+        f, v = near.f, some.row_quad(q.root)
+        q = q.with_mean(near.beta)
+        if not near.settled or float(v.mean()) > 1.0:
+            q = run(GaussianVI(), thinned(model), max_iter=_STEPS, tol=_START, inner=True).state.q
+            f, v = model.blocks.matvec(q.mean), some.row_quad(q.root)
+        return Screened(_guessed(model, q, f, v), model, None)
+
+    def step(self, model: Model, state: Screened, iteration: int) -> tuple[Screened, Info]:
+        """Climb to the optimum over the rows that the present approximation says are near."""
+        old = state.whole
+        before = _distance(model, old)
+        least = _nearest(np.abs(before), max(_LEAST, _RATIO * model.size))
+        for reach in _REACHES:
+            near = np.abs(before) < max(reach, least)
+            small, index = few_rows(model, near, ~near & (before > 0.0))
+            k = np.zeros(len(small.y))  # the sums of certain rows have no curvature
+            k[: len(index)] = old.ku[index]
+            start = GaussianVI().at(small, k, old.Du, old.q.mean)
+            climb = run(GaussianVI(), small, max_iter=_STEPS, tol=self.tol, state=start, inner=True)
+            new = _seen(model, climb.state.q)._replace(Du=climb.state.Du)
+            new.ku[index] = climb.state.ku[: len(index)]
+            now = _distance(model, new)
+            right = bool((near | ((np.abs(now) > _CERTAIN) & ((now > 0.0) == (before > 0.0)))).all())
+            if right:
+                break
+            if math.isinf(old.bound):  # a start has no bound until it is asked for
+                old = old._replace(bound=_seen(model, old.q).bound)
+            if new.bound >= old.bound:
+                break
+        change = abs(new.bound - old.bound) / (1.0 + abs(new.bound))
+        return Screened(new, small, climb.state), Info(new.bound, change, climb.converged and right)
+
+
+def _guessed(model: Model, q: Normal, f: Array, sample: Array) -> VIState:
+    """A start from predictors f: variances of the rows that may be near the margin, judging by those of a sample.
+
+    The others have the mean of the sample, and no bound is claimed: the first step looks at all rows.
+    """
+    v = np.full(len(f), float(sample.mean()))
+    close = np.flatnonzero(np.abs(1.0 - model.y * f) < _REACHES[0] * math.sqrt(2.0 * float(sample.max())))
+    if len(close):
+        v[close] = picked(model, close).blocks.row_quad(q.root)
+    message, prior = model.loss.gaussian(model.y, model.c, f, v), model.prior.gaussian(q.mean, q.var)
+    return VIState(q, f, v, message.w.copy(), prior.precision, message, prior, -math.inf, History())
+
+
+def _seen(model: Model, q: Normal) -> VIState:
+    """The state of an approximation that came from other rows."""
+    f, v = model.blocks.moments(q.mean, q.root)
+    message = model.loss.gaussian(model.y, model.c, f, v)
+    prior = model.prior.gaussian(q.mean, q.var)
+    bound = float(message.bound.sum()) + prior.bound + q.entropy
+    return VIState(q, f, v, message.w.copy(), prior.precision, message, prior, bound, History())
+
+
+def _nearest(distance: Array, rows: int) -> float:
+    """The distance within which there are at least so many rows: where classes are rare, none may be near."""
+    return math.inf if rows >= len(distance) else float(np.partition(distance, rows)[rows])
+
+
+def _distance(model: Model, state: VIState) -> Array:
+    """How far inside the margin the rows are, in standard deviations."""
+    return np.asarray((1.0 - model.y * state.f) / np.sqrt(np.maximum(state.v, 1e-300)))

@@ -1,1 +1,0 @@
-"""Where rows live and how work on them runs: cells, blocks, threads and random streams."""

@@ -1,0 +1,182 @@
+"""Draws: which sampler, run and read as a posterior."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.loop import Info, Outcome, run
+from softmargin.core.model import Model, require
+from softmargin.engines.mode.annealing import heated
+from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.selection.collapsed import CollapsedGibbs
+from softmargin.engines.selection.terms import SelectionTerms
+from softmargin.inference.selecting import has_point_masses, selecting_sampler
+from softmargin.inference.settings import BATCHES, Fit, Inclusion, Settings, options_of
+from softmargin.rows.memory import available
+
+__all__ = [
+    "ACCEPTED",
+    "BURN_IN",
+    "draw_by_gibbs",
+    "draw_by_hmc",
+    "drawn_fit",
+    "sampler_of",
+    "suited",
+]
+
+_THINNED = 500  # draws behind the covariance of very many coefficients
+_CAVITIES = 100  # sweeps that latent-wise leave-one-out moments are averaged over
+BURN_IN = 100  # sweeps of hmc that are not kept, at most
+ACCEPTED = 0.5  # acceptance below which hmc is not trusted
+
+
+def suited(model: Model, usual: Any) -> Any:
+    """The sampler that a prior brings along, or the usual one; for point masses one that needs less of the loss."""
+    sampler = selecting_sampler(model.prior)
+    if sampler is None:
+        return usual
+    if all(hasattr(model.loss, name) for name in sampler.needs_loss):
+        return sampler
+    if not hasattr(model.prior, "slab_precision"):
+        raise ValueError("a prior with point masses and random effects is for likelihood='hinge'; choose one of them.")
+    return CollapsedGibbs
+
+
+def sampler_of(model: Model, settings: Settings, usual: Any) -> Any:
+    """The suited sampler with the options that it knows."""
+    sampler = suited(model, usual)
+    names = {field.name for field in fields(sampler)}
+    options: dict[str, Any] = dict(options_of(settings, *(names - {"chains", "warmup"})))
+    if "warmup" in names:
+        options["warmup"] = settings.warmup
+    built = sampler(chains=settings.chains, **options)
+    beside = has_point_masses(model.prior) and hasattr(model.prior, "parts")
+    return SelectionTerms(built) if beside else built
+
+
+def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
+    """The posterior raised to the power 1/temperature, where the options ask for it."""
+    options = dict(settings.options)
+    temperature = options.pop("temperature", 1.0)
+    if temperature == 1.0:
+        return model, replace(settings, options=options)
+    if isinstance(temperature, bool) or not (isinstance(temperature, (int, float)) and temperature > 0):
+        raise ValueError(f"temperature must be a positive number; got {temperature!r}.")
+    if not hasattr(model.prior, "heated") or model.prior.stretch(model.prior.start()) is not None:
+        raise ValueError("temperature needs a ridge, lasso or bridge prior with a fixed scale, as in Lasso(scale=1.0).")
+    hot = heated(model, model.prior.start().values["scale"], float(temperature))
+    return hot, replace(settings, options=options)
+
+
+def draw_by_gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    model, settings = _tempered(model, settings)
+    return drawn_fit(sampler_of(model, settings, Gibbs), model, settings, "gibbs")
+
+
+def draw_by_hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    if has_point_masses(model.prior):
+        raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
+    if model.dimension < model.size:
+        raise ValueError("inference='hmc' is for two classes or pairs of them; use 'gibbs', or multi_class='pairwise'.")
+    if hasattr(model.blocks.design, "entries"):
+        raise ValueError("inference='hmc' needs a matrix of rows or columns, and solver='cg' has none; use 'gibbs'.")
+    if model.dimension > 2 * len(model.y):
+        raise ValueError("inference='hmc' with so many columns is for the ridge prior; use inference='gibbs'.")
+    options: dict[str, Any] = dict(options_of(settings, "scale_moves"))
+    engine = HMC(chains=settings.chains, **options)
+    # tuned before the first sweep, the chains forget their start within a few
+    fit = drawn_fit(engine, model, replace(settings, warmup=min(settings.warmup, BURN_IN)), "hmc")
+    health = engine.diagnostics(fit.outcome.state)
+    rate = float(health["acceptance"].min())
+    if health["stuck"].any() or rate < ACCEPTED:
+        notice = (
+            f"a chain of hmc hardly moves (acceptance {rate:.2f}); use inference='gibbs', or a prior that shrinks more."
+        )
+        return fit._replace(notice=notice)
+    return fit
+
+
+def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
+    """Run chains, keep their draws, and read the posterior off them."""
+    require(engine, loss=model.loss, prior=model.prior)
+    sweeps = settings.warmup + settings.draws * settings.thin
+    _check_memory(settings, model.size)
+    draws = np.empty((settings.chains, settings.draws, model.size))
+    scale, loglik = np.empty((2, settings.draws, settings.chains))
+    mean = np.zeros(model.size)
+    recorded: dict[str, Array] = {}
+    batches = np.zeros((settings.chains, BATCHES, 1))
+    average = settings.readout.averager(model)
+    every = max(1, settings.draws // (_CAVITIES if model.size <= 500 else _CAVITIES // 5))
+    kept = 0
+    current = Outcome(None)
+
+    def keep(iteration: int, info: Info) -> bool:
+        nonlocal kept, mean, batches
+        past = iteration - settings.warmup
+        if past > 0 and past % settings.thin == 0:
+            for k, chain in enumerate(current.state):
+                draws[k, kept], scale[kept, k] = chain.beta, chain.prior.values["scale"]
+                loglik[kept, k] = chain.loglik
+                mean += getattr(chain, "mean", chain.beta)
+                if hasattr(chain, "inclusion"):
+                    if batches.shape[-1] != len(chain.inclusion):
+                        batches = np.zeros((*batches.shape[:2], len(chain.inclusion)))
+                    batches[k, kept * BATCHES // settings.draws] += chain.inclusion
+                for name, value in _noted(chain).items():
+                    recorded.setdefault(name, np.empty_like(scale))[kept, k] = value
+            if average is not None and kept % every == 0:
+                average.add(current.state[(kept // every) % settings.chains], iteration)
+            kept += 1
+        return bool(settings.callback and settings.callback(iteration, info))
+
+    progress = settings.progress(label, sweeps)
+    outcome = run(engine, model, max_iter=sweeps, progress=progress, callback=keep, outcome=current)
+    if kept < 2:
+        raise KeyboardInterrupt("interrupted before two draws were kept")
+    outcome.converged = kept == settings.draws
+    draws = np.ascontiguousarray(draws[:, :kept])
+    scale, loglik = scale[:kept].T.copy(), loglik[:kept].T.copy()
+    flat = draws.reshape(-1, model.size)
+    root = _spread(flat)
+    values = {name: column[:kept].T.copy() for name, column in recorded.items()}
+    posterior = settings.readout.draws(mean / (kept * settings.chains), root, scale, draws, loglik, values)
+    held = settings.readout.of_draws(model, flat, scale.ravel(), average)
+    selected = None
+    if hasattr(current.state[0], "inclusion"):
+        used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, batches.shape[-1]).max(axis=1)
+        selected = Inclusion.from_batches(batches, kept, settings.draws, used)
+    return Fit(posterior, held, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
+
+
+def _check_memory(settings: Settings, size: int) -> None:
+    """Refuse draws that cannot be held, before the first of them."""
+    total = settings.draws * settings.chains
+    held = total + (2 * min(total, 2 * _THINNED) if size > _THINNED else total)  # with what their covariance takes
+    need, free = 8.0 * held * size, available()
+    if need > free:
+        raise MemoryError(
+            f"{settings.draws:,} draws of {settings.chains} chains of {size:,} coefficients take {need / 1e9:.3g} GB, "
+            f"and {free / 1e9:.3g} GB are free: lower chains or draws; draws={max(2, settings.draws // 10)}, "
+            f"thin={10 * settings.thin} keep one sweep of ten and run as many."
+        )
+
+
+def _noted(chain: Any) -> dict[str, float]:
+    """Numbers of a chain's state worth recording beside its scale."""
+    values = {name: value for name, value in chain.prior.values.items() if name != "scale"}
+    return values | ({"size": float(chain.gamma.sum())} if hasattr(chain, "gamma") else {})
+
+
+def _spread(draws: Array) -> Array:
+    """A root of the covariance of draws; with more coefficients than draws, of at most ``_THINNED`` of them."""
+    if draws.shape[1] > _THINNED:
+        draws = draws[:: max(1, len(draws) // _THINNED)]
+        return np.ascontiguousarray((draws - draws.mean(axis=0)).T / np.sqrt(max(len(draws) - 1, 1)))
+    root = np.asarray(np.linalg.qr(draws - draws.mean(axis=0), mode="r")).T / np.sqrt(max(len(draws) - 1, 1))
+    return np.ascontiguousarray(root)

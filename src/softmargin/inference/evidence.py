@@ -1,0 +1,42 @@
+"""One value of a learned scale, for inferences that need one: where the variational fit has it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from softmargin.core.model import Model
+from softmargin.engines.mode.smoothed_start import many_rows
+from softmargin.engines.vi.gaussian import GaussianVI
+from softmargin.engines.vi.screened import ScreenedVI
+from softmargin.inference.settings import Fit, Settings, run_engine
+
+__all__ = ["Settled", "settled_scale"]
+
+
+class Settled(NamedTuple):
+    """The scale, whether the fit behind it converged, and its last relative change."""
+
+    scale: float
+    converged: bool
+    change: float
+
+
+def settled_scale(model: Model, settings: Settings, first: Fit | None) -> Settled | None:
+    """The scale of the prior that the bound on the evidence prefers; None where the scale is given.
+
+    It averages over the coefficients. Their joint density with the scale does not: with many columns its mode is near
+    zero, coefficients and scale alike, whatever the rows say. ``first`` is a variational fit of the same model.
+    """
+    if model.prior.stretch(model.prior.start()) is None:
+        return None
+    if first is not None and first.vi is not None:
+        return Settled(first.vi.prior.values["scale"], first.outcome.converged, first.outcome.change)
+    many = many_rows(model)
+    engine = ScreenedVI(settings.tol) if many else GaussianVI()
+    quiet = replace(settings, callback=None)
+    found = run_engine(engine, model, quiet, "scale", max_iter=settings.max_iter, tol=settings.tol)
+    if found.interrupted:
+        raise KeyboardInterrupt("interrupted while the scale was being settled")
+    state = found.state.whole if many else found.state
+    return Settled(state.prior.values["scale"], found.converged, found.change)

@@ -1,0 +1,86 @@
+"""Many rows: fits that look at all of them a few times only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.model import Model
+from softmargin.engines.mode.smoothed_start import many_rows, picked, spread_rows
+from softmargin.engines.vi.scale_mixture import mix_over_scale
+from softmargin.engines.vi.screened import ScreenedVI
+from softmargin.inference.functions import INFERENCES
+from softmargin.inference.readout import HeldOut
+from softmargin.inference.selecting import selecting_variational
+from softmargin.inference.settings import Fit, Settings, options_of, run_engine
+from softmargin.inference.stochastic import infer_svi
+
+__all__ = ["inference_for", "sampled"]
+
+_ROWS, _RATIO = 5_000, 10  # rows, and rows for each coefficient, that a learning rate is chosen on
+_SAMPLE = 4000  # rows by which two covariances are compared
+_ALIKE = 3e-3  # relative difference of variances that no probability shows
+
+
+def inference_for(name: str, model: Model) -> Callable[[Model, Settings, Fit | None], Fit]:
+    """The inference of that name, in the form that suits the number of rows."""
+    if name == "svi":
+        return _svi
+    tall = name == "vb" and many_rows(model) and hasattr(model.prior, "gaussian")
+    return _vb if tall and selecting_variational(model.prior) is None else INFERENCES[name]
+
+
+def sampled(model: Model, settings: Settings) -> tuple[Any, Model, Settings]:
+    """Places of a subsample, and the problem of these rows, that a learning rate can be chosen on.
+
+    Its effect on predictions vanishes as rows grow in number, because all rates then have the same limit.
+    """
+    index = spread_rows(len(model.y), max(_ROWS, _RATIO * model.size))
+    readout: Any = settings.readout
+    readout = replace(readout, part=readout.part[index], weight=readout.weight[index])
+    return index, picked(model, index), replace(settings, readout=readout)
+
+
+def _variances(model: Model, root: Any, near: Array) -> Array:
+    """Variance of every predictor; from those of a covariance that is all but the same, where a sample says it is."""
+    some = spread_rows(len(near), _SAMPLE)
+    ratio = picked(model, some).blocks.row_quad(root) / near[some]
+    if float(np.abs(ratio - 1.0).max()) > _ALIKE:
+        return model.blocks.row_quad(root)
+    return near * float(ratio.mean())
+
+
+def _svi(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    """By batches of rows; of very many rows only some have leave-one-out predictors."""
+    if not hasattr(model.prior, "gaussian"):
+        raise ValueError("inference='svi' does not go with priors that select; use inference='gibbs'.")
+    done = infer_svi(model, settings)
+    f, v = np.full((2, len(model.y)), np.nan)
+    f[done.rows], v[done.rows] = done.fit.held.f, done.fit.held.v
+    return done.fit._replace(held=HeldOut(f, v, done.fit.held.loo))
+
+
+def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
+    """As the usual one; leave-one-out predictors are those of the Gaussian with the moments of the mixture.
+
+    That is what they tend to where a row has next to no part in its own predictor.
+    """
+    options_of(settings)
+    outcome = run_engine(ScreenedVI(settings.tol), model, settings, "vb", max_iter=settings.max_iter, tol=settings.tol)
+    state = outcome.state.whole
+    scales, weights, mean, root = np.array([state.prior.values["scale"]]), np.ones(1), state.q.mean, state.q.root
+    if model.prior.stretch(model.prior.start()) is not None and not outcome.interrupted:
+        try:
+            mixture = mix_over_scale(outcome.state.small, outcome.state.few)
+            mean, root, scales, weights = mixture.mean, mixture.root, mixture.scales, mixture.weights
+            f, v = model.blocks.matvec(mean), _variances(model, root, state.v)
+            state = state._replace(f=f, v=v, message=model.loss.gaussian(model.y, model.c, f, v))
+        except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
+            outcome.interrupted = True
+    posterior = settings.readout.gaussian(mean, root, scales, weights)
+    scale = float(np.exp(weights @ np.log(scales)))
+    return Fit(posterior, settings.readout.of_fit(model, state), scale, outcome, vi=outcome.state.whole)

@@ -1,0 +1,56 @@
+"""What a fit has to say when something is not as it should be."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from softmargin.inference.settings import Fit
+from softmargin.posterior import diagnostics
+
+__all__ = ["warn_of_fits"]
+
+_DISAGREE = 0.1  # range of an inclusion probability over chains that calls for a warning
+
+
+def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float, level: int) -> None:
+    """At most one warning, of the worst of several fits: stopped, not converged, or chains that disagree."""
+    many = f" in {{}} of {len(fits)} pairs" if len(fits) > 1 else ""
+    message = ""
+    stopped = [fit for fit in fits if fit.outcome.interrupted]
+    open_ = [fit for fit in fits if not fit.outcome.converged]
+    spread = max(_disagreement(fit) for fit in fits)
+    if stopped:
+        last = max(fit.outcome.n_iter for fit in stopped)
+        message = (
+            f"{inference} was stopped after {last} iterations{many.format(len(stopped))}; what was computed is kept."
+        )
+    elif open_:
+        worst = max(open_, key=lambda fit: fit.outcome.change)
+        change = worst.outcome.change  # infinite after steps that no run may end with
+        moved = f"relative change {change:.1e}" if math.isfinite(change) else "still in its first steps"
+        usual = f"{moved} after {worst.outcome.n_iter} iterations, tolerance {tol:.0e}; raise max_iter."
+        message = f"{inference} did not converge{many.format(len(open_))}: {worst.outcome.reason or usual}"
+    elif any(getattr(fit, "notice", "") for fit in fits):
+        message = next(fit.notice for fit in fits if fit.notice)
+    elif spread > _DISAGREE:
+        message = (
+            f"the chains disagree on inclusion probabilities by up to {spread:.2f} (see inclusion_range in summary()); "
+            "raise draws and warmup."
+        )
+    elif any(fit.inclusion is None for fit in fits):
+        drawn = [fit.posterior for fit in fits if hasattr(fit.posterior, "draws")]
+        message = diagnostics.not_mixed(drawn)
+    if message:
+        warnings.warn(message, ConvergenceWarning, stacklevel=level)
+
+
+def _disagreement(fit: Fit) -> float:
+    """Largest range of an inclusion probability over the chains of a fit."""
+    if fit.inclusion is None or len(fit.inclusion.chains) < 2:
+        return 0.0
+    return float(np.ptp(fit.inclusion.chains, axis=0).max())

@@ -1,0 +1,250 @@
+"""What is read off an engine for regression: the posterior in units of y, and intervals of new responses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.model import Model
+from softmargin.designs.standardize import Columns
+from softmargin.engines.vi.scale_mixture import Mixture
+from softmargin.loo.cavity import CavityAverage, grouped_cavity
+from softmargin.loo.link import cavity, mixed_cavity
+from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
+from softmargin.solvers.low_rank import enlarged
+from softmargin.unknowns.noise import NoiseState, at_noise
+
+__all__ = [
+    "HeldOutResponses",
+    "RegressionLeaveOneOut",
+    "RegressionReadout",
+    "Units",
+    "half_widths",
+    "levels_of_draws",
+    "levels_of_law",
+]
+
+_NODES = 40  # values of the noise level that stand for its density
+_GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
+_NARROW = 2000  # coefficients up to which sweeps are collected
+_WORK = 40_000  # rows times noise levels in a predictive density: the more rows, the better one level stands for all
+_HERMITE = np.polynomial.hermite_e.hermegauss(48)
+_IN_UNITS = ("noise", "epsilon")  # what is recorded in units of the response
+
+
+class Units(NamedTuple):
+    """The response that the model sees is ``(y - centre)/spread``."""
+
+    centre: float
+    spread: float
+
+    def mean(self, beta: Array, intercept: bool) -> Array:
+        """Coefficients (..., q) in units of y."""
+        beta = self.spread * beta
+        if intercept:
+            beta[..., 0] += self.centre
+        return beta
+
+    def model(self, beta: Array, intercept: bool) -> Array:
+        """Coefficients (..., q) in units of the model's response: ``mean`` undone."""
+        beta = beta / self.spread
+        if intercept:
+            beta[..., 0] -= self.centre / self.spread
+        return beta
+
+
+class RegressionLeaveOneOut(NamedTuple):
+    """How well each row is predicted without itself, in the units of y.
+
+    ``rmse`` is the root mean squared error of leave-one-out predictors, ``log_density`` the mean log predictive
+    density, ``r2`` the share of the squared error of the mean of the other rows that the model takes away, and
+    ``max_kv`` the largest share of a predictor's precision that its own row supplies: near one the others are
+    optimistic.
+    """
+
+    rmse: float
+    log_density: float
+    r2: float
+    max_kv: float
+
+
+class HeldOutResponses(NamedTuple):
+    """Moments of the training rows' predictors without the row itself, in units of the model's response.
+
+    ``log_density`` has the log predictive density of every response, likewise.
+    """
+
+    f: Array
+    v: Array
+    log_density: Array
+    loo: RegressionLeaveOneOut
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionReadout:
+    """Posteriors in units of y from results in units of the model's response, and predictors without their own row.
+
+    ``part`` is the share of a row's message that one observation makes, and ``count`` how many a row stands for.
+    """
+
+    columns: Columns
+    basis: Array | None
+    units: Units
+    part: Array
+    count: Array
+
+    def _mean(self, beta: Array) -> Array:
+        return self.units.mean(beta, self.columns.intercept)
+
+    def point(self, beta: Array, scale: float) -> Posterior:
+        """The posterior of a mode."""
+        return PointPosterior(self.columns, self.basis, self._mean(beta), (self.units.spread * scale) ** 2)
+
+    def gaussian(self, mean: Array, root: Any, scales: Array, weights: Array) -> Posterior:
+        """A Gaussian posterior with a discrete density of the prior scale."""
+        scales = self.units.spread * scales
+        root = enlarged(root, self.units.spread)
+        return GaussianPosterior(
+            self.columns, self.basis, self._mean(mean), float(weights @ scales**2), root, scales, weights
+        )
+
+    def draws(
+        self, mean: Array, root: Array, scale: Array, draws: Array, loglik: Array, recorded: dict[str, Array]
+    ) -> Posterior:
+        """A posterior of draws (chains, draws, coefficients)."""
+        spread = self.units.spread
+        scales, weights = spread * scale.ravel(), np.full(scale.size, 1.0 / scale.size)
+        noted = {name: values * (spread if name in _IN_UNITS else 1.0) for name, values in recorded.items()}
+        return DrawsPosterior(
+            self.columns, self.basis, self._mean(mean), float((scales**2).mean()), spread * root, scales, weights,
+            self._mean(draws), loglik, noted,
+        )  # fmt: skip
+
+    def averager(self, model: Model) -> _NoisyAverage | None:
+        """Collects sweeps where draws alone may not do."""
+        return _NoisyAverage(CavityAverage(model, self.part)) if model.size <= _NARROW else None
+
+    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> Any:
+        """The collected sweeps: rows are left out when the noise has been read off too; see ``of_noisy_draws``."""
+        return average
+
+    def of_fit(self, model: Model, state: NoiseState) -> HeldOutResponses:
+        """Rows left out of a Gaussian fit; exact for the squared loss at a given noise level and scale."""
+        return self._held(model, *_left_out(state.inner, self.part), *levels_of_law(state))
+
+    def of_mixture(self, model: Model, mixture: Mixture, state: NoiseState) -> HeldOutResponses:
+        """Rows left out of a mixture of such fits over the scale."""
+        moments = mixed_cavity(mixture.weights, [_left_out(each, self.part) for each in mixture.states])
+        return self._held(model, *moments, *levels_of_law(state))
+
+    def of_noisy_draws(self, model: Model, fit: Any, levels: Array, losses: tuple[Any, ...]) -> HeldOutResponses:
+        """Rows left out of draws, their messages those of the average noise."""
+        posterior, power = fit.posterior, model.loss.noise_power  # type: ignore[attr-defined]
+        loss = losses[0]
+        if hasattr(loss, "width"):
+            loss = loss.with_width(float(np.mean([each.width for each in losses])))
+        draws = self.units.model(posterior.draws.reshape(-1, posterior.draws.shape[-1]), self.columns.intercept)
+        now = at_noise(model, loss, float(np.mean(levels**-power)))
+        moments = grouped_cavity(now, draws, posterior.scales, self.part)
+        if moments[2] > _GAUSSIAN and fit.held is not None:  # few draws, or far from normal
+            moments = fit.held.average.moments()
+        return self._held(model, *moments, levels, losses)
+
+    def _held(
+        self, model: Model, f: Array, v: Array, max_kv: float, levels: Array, losses: tuple[Any, ...]
+    ) -> HeldOutResponses:
+        """Scores of predictors with moments f and v that do not know their own row."""
+        total, spread, error = float(self.count.sum()), self.units.spread, model.y - f
+        density = _log_predictive(error, v, levels, losses)
+        off = model.y - float(self.count @ model.y) / total
+        constant = float(self.count @ off**2) * (total / max(total - 1.0, 0.5 * total)) ** 2  # of the other rows' mean
+        square = float(self.count @ error**2)
+        loo = RegressionLeaveOneOut(
+            spread * float(np.sqrt(square / total)),
+            float(self.count @ density) / total - float(np.log(spread)),
+            1.0 - square / constant if constant > 0.0 else float("nan"),
+            max_kv,
+        )
+        return HeldOutResponses(f, v, density, loo)
+
+
+def _left_out(state: Any, part: Array) -> tuple[Array, Array, float]:
+    """Predictors of a Gaussian fit without their own row, and the largest k v.
+
+    What is taken out of the precision is what a row has put in, where the fit tells: the message that it would send
+    next may be another while the noise level still moves, and more than there is.
+    """
+    w, b, _ = state.message
+    built = getattr(state, "ku", w)
+    return cavity(state.f, state.v, built, b + (built - w) * state.f, part)
+
+
+class _NoisyAverage(NamedTuple):
+    """Leave-one-out moments averaged over sweeps, each at its own noise."""
+
+    average: CavityAverage
+
+    def add(self, chain: Any, iteration: int) -> None:
+        """Take every row out of the present sweep."""
+        kappa = math.exp(-chain.loss.noise_power * chain.log_level)
+        self.average.add(chain.chain, iteration, at_noise(self.average.model, chain.loss, kappa))
+
+
+def _log_predictive(error: Array, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:
+    """Log density of responses at distance ``error`` from N(0, v) predictors, averaged over noise levels."""
+    number = max(1, min(len(levels), _WORK // len(error)))
+    middle = ((np.arange(number) + 0.5) * len(levels) / number).astype(int)
+    total = np.full(len(error), -np.inf)
+    for k in np.argsort(levels, kind="stable")[middle]:
+        total = np.logaddexp(total, losses[k].log_predictive(error, v, float(levels[k] ** -losses[k].noise_power)))
+    out: Array = total - np.log(number)
+    return out
+
+
+def levels_of_law(state: NoiseState) -> tuple[Array, tuple[Any, ...]]:
+    """Equally probable noise levels of a fit, with the loss that goes with each."""
+    below = np.cumsum(state.law.masses) - 0.5 * state.law.masses
+    points = np.interp((np.arange(_NODES) + 0.5) / _NODES, below, state.law.points)
+    return np.exp(points), (state.loss,) * _NODES
+
+
+def levels_of_draws(recorded: dict[str, Array], loss: Any, units: Units) -> tuple[Array, tuple[Any, ...]]:
+    """The same of some of the draws."""
+    noise = recorded["noise"].ravel() / units.spread
+    chosen = np.linspace(0, noise.size - 1, min(noise.size, 2 * _NODES)).astype(int)
+    losses = (loss,) * len(chosen)
+    if "epsilon" in recorded:
+        losses = tuple(loss.with_width(width) for width in recorded["epsilon"].ravel()[chosen] / units.spread)
+    return noise[chosen], losses
+
+
+def half_widths(level: float, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:
+    """h with ``P(|f + e| <= h) = level`` for f ~ N(0, v) and noise e averaged over its levels; all are symmetric.
+
+    h depends on the variance alone, so it is found on a grid of variances and interpolated between.
+    """
+    top, low = float(np.sqrt(v.max())), float(np.sqrt(v.min()))
+    sd = np.linspace(low, top, 33) if top > low else np.array([low])
+    nodes, weights = _HERMITE
+    weights = weights / weights.sum()
+
+    def inside(h: Array) -> Array:
+        total = np.zeros(len(sd))
+        shift = sd[:, None] * nodes
+        for nu, loss in zip(levels, losses, strict=True):
+            kappa = nu**-loss.noise_power
+            total += (2.0 * loss.noise_cdf(h[:, None] + shift, kappa) - 1.0) @ weights
+        return total / len(losses)
+
+    lower, upper = np.zeros(len(sd)), np.full(len(sd), 1.0)
+    while (inside(upper) < level).any():
+        upper *= 2.0
+    for _ in range(32):
+        middle = 0.5 * (lower + upper)
+        enough = inside(middle) >= level
+        lower, upper = np.where(enough, lower, middle), np.where(enough, middle, upper)
+    return np.interp(np.sqrt(v), sd, upper)

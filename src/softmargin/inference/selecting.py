@@ -1,0 +1,37 @@
+"""Which engines suit a prior with point masses at zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from softmargin.engines.selection.classes import ClassSpikeSlabGibbs
+from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs
+from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
+from softmargin.engines.vi.laplace_zero import LaplaceZeroVB
+
+__all__ = ["has_point_masses", "selecting_sampler", "selecting_variational"]
+
+# by the density of the coefficients that are not zero, and whether they are those of many classes
+_SAMPLERS = {
+    ("normal", False): SpikeSlabGibbs,
+    ("normal", True): ClassSpikeSlabGibbs,
+    ("Laplace", False): LaplaceZeroGibbs,
+}
+_VARIATIONAL = {"Laplace": LaplaceZeroVB}
+
+
+def has_point_masses(prior: Any) -> bool:
+    """Whether a bound prior puts mass on zero."""
+    return bool(getattr(prior, "point_masses", ""))
+
+
+def selecting_sampler(prior: Any) -> Any:
+    """Class of the sampler that moves between models; None where the prior has no point masses."""
+    if not has_point_masses(prior):
+        return None
+    return _SAMPLERS[prior.point_masses, getattr(prior, "classes", 1) > 1]
+
+
+def selecting_variational(prior: Any) -> Any:
+    """Class of the variational engine that knows point masses; None where there is none."""
+    return _VARIATIONAL.get(getattr(prior, "point_masses", ""))

@@ -1,0 +1,126 @@
+"""What an inference is told and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.loop import Info, Outcome, Progress, run
+from softmargin.core.model import Model, require
+from softmargin.designs.standardize import Columns
+from softmargin.engines.vi.gaussian import VIState
+
+__all__ = [
+    "BATCHES",
+    "Fit",
+    "Inclusion",
+    "Settings",
+    "best_of",
+    "needs_no_draws",
+    "options_of",
+    "run_engine",
+]
+
+BATCHES = 20  # consecutive parts of a chain behind a Monte Carlo error
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for, resolved."""
+
+    readout: Any  # how results become a posterior; see ``readout.Readout``
+    draws: int = 1000
+    warmup: int = 1000
+    chains: int = 4
+    thin: int = 1
+    max_iter: int = 500
+    tol: float = 1e-6
+    verbose: int = 0
+    callback: Callable[[int, Info], bool] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def progress(self, label: str, total: int | None) -> Progress:
+        """The progress line of one run."""
+        return Progress(label, total, self.verbose)
+
+
+class Inclusion(NamedTuple):
+    """Inclusion probabilities of the model's coefficients."""
+
+    chains: Array  # (chains, coefficients), averages of conditional probabilities
+    error: Array  # Monte Carlo standard error of their average over chains
+    gap: Array  # (chains, coefficients), frequency of the indicator minus the above
+
+    @classmethod
+    def from_batches(cls, sums: Array, kept: int, planned: int, indicator: Array) -> Inclusion:
+        """From sums (chains, batches, coefficients) over consecutive draws, and the frequency of the indicators."""
+        counts = np.bincount(np.arange(kept) * BATCHES // planned, minlength=BATCHES)
+        means = (sums[:, counts > 0] / counts[counts > 0, None]).reshape(-1, sums.shape[-1])
+        error = means.std(axis=0, ddof=1) / np.sqrt(len(means)) if len(means) > 1 else np.full(sums.shape[-1], np.nan)
+        chains = sums.sum(axis=1) / kept
+        return cls(chains, error, indicator - chains)
+
+    def by_column(self, columns: Columns) -> Inclusion:
+        """The same of the columns of X; zero for constant ones."""
+
+        def spread(values: Array) -> Array:
+            full = np.zeros((*values.shape[:-1], columns.n_features))
+            full[..., columns.keep] = values[..., int(columns.intercept) :]
+            return full
+
+        return Inclusion(*(spread(part) for part in self))
+
+
+class Fit(NamedTuple):
+    """A posterior with the leave-one-out summary of its training rows."""
+
+    posterior: Any
+    held: Any  # leave-one-out predictors of the training rows, with the link fitted on them
+    scale: float
+    outcome: Outcome
+    gap: float | None = None
+    vi: VIState | None = None
+    inclusion: Inclusion | None = None
+    notice: str = ""  # what the user should know about the run
+    remark: str = ""  # and about the model
+
+    @property
+    def loo(self) -> Any:
+        """Leave-one-out scores and the link."""
+        return self.held.loo
+
+
+def options_of(settings: Settings, *known: str) -> dict[str, Any]:
+    unknown = set(settings.options) - set(known)
+    if unknown:
+        raise ValueError(f"unknown engine_options {sorted(unknown)}; this inference knows {sorted(known)}.")
+    return settings.options
+
+
+def run_engine(engine: Any, model: Model, settings: Settings, label: str, **kwargs: Any) -> Outcome:
+    require(engine, loss=model.loss, prior=model.prior)
+    total = kwargs["max_iter"]
+    return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
+
+
+def best_of(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
+    """The run with the highest objective; an interrupted one ends the attempts."""
+    runs: list[Outcome] = []
+    for start in starts:
+        runs.append(attempt(start))
+        if runs[-1].interrupted:
+            break
+    best = max(runs, key=lambda found: found.state.objective)
+    best.interrupted = runs[-1].interrupted
+    best.converged = best.converged and not best.interrupted
+    return best
+
+
+def needs_no_draws(model: Model) -> None:
+    reason = getattr(model.prior, "only_draws", "")
+    if reason:
+        raise ValueError(f"{reason}.")

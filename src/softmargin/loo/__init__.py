@@ -1,0 +1,1 @@
+"""Leave-one-out predictors, and the probabilities made from them."""

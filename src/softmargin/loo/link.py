@@ -1,0 +1,236 @@
+"""Class probabilities from leave-one-out predictors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from softmargin.core.array import Array
+from softmargin.rows.compiled import njit
+
+__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity"]
+
+_KAPPA = math.pi / 8.0
+_LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
+_UPPER = np.array([6.0, 20.0, 5.0])
+_LARGEST = 0.999
+_ENOUGH = 50_000  # rows that find the way to the minimum
+_ABOVE_HALF = np.nextafter(0.5, 1.0)
+WORTH = 2.0  # log likelihood that an offset must gain where none is expected
+
+
+@dataclass(frozen=True)
+class Link:
+    """``P(y = 1) = sigmoid(a f / sqrt(1 + lam (pi/8) a^2 v) + b)`` for f ~ N(f, v).
+
+    The slope a and offset b are Platt's; lam weighs the posterior variance, whose shape over the rows is right
+    while its size depends on the learning rate. A row of which nothing is known has the probability sigmoid(b): were
+    the offset shrunk with f it would be one half, and rows of a rare class would be ranked by how little is known.
+    """
+
+    a: float
+    b: float
+    lam: float
+
+    def shrink(self, v: Array) -> Array:
+        """What the spread of f divides it by."""
+        s: Array = np.sqrt(1.0 + self.lam * _KAPPA * self.a**2 * v)
+        return s
+
+    def argument(self, f: Array, v: Array) -> Array:
+        """The argument of the sigmoid."""
+        return self.a * f / self.shrink(v) + self.b
+
+    def decision(self, f: Array, v: Array) -> Array:
+        """f moved so that it is positive where the probability is above one half."""
+        return f if self.b == 0.0 else f + self.b / self.a * self.shrink(v)
+
+    def probability(self, f: Array, v: Array) -> Array:
+        """Probability of the positive class."""
+        p: Array = expit(self.argument(f, v))
+        return p
+
+
+class LeaveOneOut(NamedTuple):
+    """How well each row is predicted without itself.
+
+    ``score`` is the mean log loss of the fitted link on leave-one-out predictors, ``error`` its error rate,
+    ``max_kv`` the largest share of a predictor's precision that its own row supplies: above 0.7 the score is
+    optimistic and nothing is chosen by it. ``objective`` is the score with the penalty on log lam, and
+    ``method`` says where the predictors come from.
+    """
+
+    score: float
+    error: float
+    max_kv: float
+    a: float
+    b: float
+    lam: float
+    objective: float
+    method: str = "closed form"  # or how many folds were refitted
+
+    @property
+    def link(self) -> Link:
+        """The fitted link."""
+        return Link(self.a, self.b, self.lam)
+
+
+def decided(p: Array, score: Array) -> Array:
+    """Probabilities above one half exactly where the score is positive: rounding on the way must not decide."""
+    return np.where(score > 0.0, np.maximum(p, _ABOVE_HALF), np.minimum(p, 0.5))
+
+
+def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, Array, float]:
+    """Moments of the predictors with the part ``part`` of each row's own message taken out, and the largest k v."""
+    kv = part * w * v
+    largest = float(kv.max()) if len(kv) else 0.0
+    v_out = v / (1.0 - np.minimum(kv, _LARGEST))
+    return f - part * (b - w * f) * v_out, v_out, largest
+
+
+def mixed_cavity(weights: Array, outs: Any) -> tuple[Array, Array, float]:
+    """The same of a mixture, from the cavities of its parts: without a row their weights hardly change."""
+    f = np.asarray(sum(p * out[0] for p, out in zip(weights, outs, strict=True)))
+    v = np.asarray(sum(p * (out[1] + (out[0] - f) ** 2) for p, out in zip(weights, outs, strict=True)))
+    return f, v, float(weights @ np.array([out[2] for out in outs]))
+
+
+def fit_link(
+    y: Array,
+    f: Array,
+    v: Array,
+    weight: Array,
+    max_kv: float,
+    *,
+    offset: bool = True,
+    worth: float = WORTH,
+    smooth: bool = False,
+    tol: float = 1e-10,
+) -> LeaveOneOut:
+    """Maximum likelihood of (log a, b, log lam) with log lam ~ N(0, 1), over a box.
+
+    Minimises ``sum w [log(1 + e^eta) - t eta] + (log lam)^2 / 2`` with targets t = 1 and 0. The offset b moves the
+    decision boundary away from f = 0, so it is kept at zero unless it gains more than ``worth`` in log likelihood
+    (and always if not ``offset``). ``smooth`` takes Platt's targets (N + 1)/(N + 2) and 1/(N + 2), which bound
+    the confidence where no variance does. ``tol`` is the relative size of the gradient at the end.
+    """
+    total = float(weight.sum())
+    target = (y > 0).astype(float)
+    if smooth:
+        positive = float(weight @ target)
+        target = np.where(y > 0, (positive + 1.0) / (positive + 2.0), 1.0 / (total - positive + 2.0))
+    free, start = offset and worth <= 0.0, np.array([0.3, 0.0, 0.0])
+    theta, value = _minimised(start, np.array([True, free, True]), target, f, v, weight, tol)
+    if offset and not free:
+        moved, lower = _minimised(theta, np.array([True, True, True]), target, f, v, weight, tol)
+        if lower < value - worth:
+            theta, value = moved, lower
+    a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
+    eta = Link(a, b, lam).argument(f, v)
+    score = float(weight @ np.logaddexp(0.0, -y * eta)) / total
+    error = float(weight @ (y * eta <= 0.0)) / total
+    return LeaveOneOut(score, error, max_kv, a, b, lam, float(value / total))
+
+
+def _minimised(
+    theta: Array, moving: Any, target: Array, f: Array, v: Array, weight: Array, tol: float
+) -> tuple[Array, float]:
+    """The minimum; with very many rows some of them find the way to it."""
+    every = len(f) // _ENOUGH
+    if every > 1:
+        some = slice(None, None, every)
+        theta, _ = _minimise(theta, moving, target[some], f[some], v[some], every * weight[some], 1e-6)
+    return _minimise(theta, moving, target, f, v, weight, tol)
+
+
+def _minimise(
+    theta: Array, moving: Any, target: Array, f: Array, v: Array, weight: Array, tol: float
+) -> tuple[Array, float]:
+    """Projected Newton steps in the coordinates that are ``moving``."""
+    value, gradient, hessian = _objective(theta, target, f, v, weight)
+    for _ in range(100):
+        blocked = ((theta <= _LOWER) & (gradient > 0.0)) | ((theta >= _UPPER) & (gradient < 0.0)) | ~moving
+        free = np.flatnonzero(~blocked)
+        if not len(free) or np.abs(gradient[free]).max() <= tol * (1.0 + abs(value)):
+            break
+        values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+        # a descent direction even where the objective is not convex
+        values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
+        step = np.zeros(3)
+        step[free] = -vectors @ ((vectors.T @ gradient[free]) / values)
+        step *= min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
+        if -float(gradient @ step) <= 1e-15 * math.sqrt(len(f)) * (1.0 + abs(value)):
+            # what is left to gain is lost in the rounding of the sum, while the step is still right
+            theta = np.clip(theta + step, _LOWER, _UPPER)
+            return theta, _objective(theta, target, f, v, weight)[0]
+        length = 1.0
+        for _ in range(30):
+            trial = np.clip(theta + length * step, _LOWER, _UPPER)
+            new = _objective(trial, target, f, v, weight)
+            if new[0] <= value + 1e-4 * float(gradient @ (trial - theta)):
+                break
+            length *= 0.5
+        else:
+            break
+        change, theta = float(np.abs(trial - theta).max()), trial
+        value, gradient, hessian = new
+        if change <= 1e-2 * tol:
+            break
+    return theta, value
+
+
+def _objective(theta: Array, target: Array, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
+    """Value, gradient and Hessian in (log a, b, log lam)."""
+    gradient, hessian = np.zeros(3), np.zeros((3, 3))
+    value = _sums(theta[0], theta[1], theta[2], target, f, v, weight, gradient, hessian)
+    gradient[2] += theta[2]
+    hessian[2, 2] += 1.0
+    return value + 0.5 * theta[2] ** 2, gradient, hessian
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sums(
+    log_a: float, b: float, log_lam: float, target: Any, f: Any, v: Any, weight: Any, gradient: Any, hessian: Any
+) -> float:
+    """Sums over rows of ``w [log(1 + e^eta) - t eta]`` and its derivatives."""
+    a, lam = math.exp(log_a), math.exp(log_lam)
+    total, g0, g1, g2 = 0.0, 0.0, 0.0, 0.0
+    h00, h01, h02, h11, h12, h22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(f)):
+        square = _KAPPA * lam * a * a * v[i]
+        inverse = 1.0 / math.sqrt(1.0 + square)
+        share = square * inverse * inverse
+        slope = a * f[i] * inverse
+        eta = slope + b
+        bend = slope * share * (1.0 - share)
+        d0, d2 = slope - slope * share, -0.5 * slope * share  # derivatives of eta in log a and log lam; in b: one
+        small = math.exp(-abs(eta))
+        half = 1.0 / (1.0 + small)
+        up = half if eta > 0.0 else small * half  # sigmoid(eta)
+        down = small * half if eta > 0.0 else half  # sigmoid(-eta)
+        tail = math.log1p(small)
+        t = target[i]
+        # log(1 + e^eta) - t eta without cancellation where the target is met
+        loss = t * ((0.0 if eta > 0.0 else -eta) + tail) + (1.0 - t) * ((eta if eta > 0.0 else 0.0) + tail)
+        total += weight[i] * loss
+        first = weight[i] * ((1.0 - t) * up - t * down)
+        second = weight[i] * up * down
+        g0 += first * d0
+        g1 += first
+        g2 += first * d2
+        h00 += second * d0 * d0 + first * (slope - slope * share - d0 * share - 2.0 * bend)
+        h01 += second * d0
+        h02 += second * d0 * d2 + first * (-0.5 * slope * share - d2 * share - bend)
+        h11 += second
+        h12 += second * d2
+        h22 += second * d2 * d2 + first * (-0.5 * d2 * share - 0.5 * bend)
+    gradient[0], gradient[1], gradient[2] = g0, g1, g2
+    hessian[0, 0], hessian[1, 1], hessian[2, 2] = h00, h11, h22
+    hessian[0, 1] = hessian[1, 0] = h01
+    hessian[0, 2] = hessian[2, 0] = h02
+    hessian[1, 2] = hessian[2, 1] = h12
+    return total

@@ -1,0 +1,1 @@
+"""From arrays and options to a model and its fitted form."""

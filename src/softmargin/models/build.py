@@ -1,0 +1,172 @@
+"""From data to a model: columns standardized, coordinates chosen, parts bound to each other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.design import Design
+from softmargin.core.model import Model, require
+from softmargin.core.space import RowBasis
+from softmargin.core.validation import check_choice
+from softmargin.designs.imputed import standardize_observed
+from softmargin.designs.sparse import Implicit, Sparse
+from softmargin.designs.standardize import Columns, design_for, standardize
+from softmargin.models.prior_choice import always_mask
+from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.group_lasso import GroupLasso
+from softmargin.priors.horseshoe import Horseshoe
+from softmargin.priors.laplace_zero import LaplaceZero
+from softmargin.priors.ridge import Ridge
+from softmargin.priors.spike_slab import SpikeSlab
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
+from softmargin.solvers.cg.solver import ConjugateGradients, Iterative
+from softmargin.solvers.cholesky import Cholesky
+from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.dual import Dual
+from softmargin.solvers.full import Full
+from softmargin.solvers.row_span import distinct
+
+__all__ = [
+    "PRIORS",
+    "SOLVERS",
+    "Problem",
+    "bound_prior",
+    "coordinates_for",
+    "kept_columns",
+    "observed_columns",
+    "prepare",
+    "prior_of",
+]
+
+PRIORS: dict[str, Any] = {
+    "ridge": Ridge,
+    "lasso": Lasso,
+    "bridge": Bridge,
+    "horseshoe": Horseshoe,
+    "group-lasso": GroupLasso,
+    "spike-slab": SpikeSlab,
+    "laplace-zero": LaplaceZero,
+}
+SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual, "cg": ConjugateGradients}
+_SPARSE_POWER = 0.5  # 0.3 and 0.5 differ by 0.0005 in log loss over seven sets of text; see docs/choices.md
+_SMALL = 1000  # columns up to which the mode of more rows than columns is found with a Gram matrix, sparse or not
+_FEW = 500  # rows up to which matrices of their size take no time worth saving
+_ROOM = 1e9  # bytes of dense matrices above which a sparse problem is solved by products alone
+
+
+class Problem(NamedTuple):
+    """A model with how its coordinates relate to the user's columns; ``model.blocks.close()`` ends its threads."""
+
+    columns: Columns
+    coordinates: Coordinates
+    model: Model
+    part: Array  # share of each row's message that one observation makes
+
+
+def prior_of(prior: Any) -> Any:
+    """The prior that a name or an object stands for."""
+    if isinstance(prior, str):
+        check_choice("prior", prior, list(PRIORS))
+        return PRIORS[prior]()
+    if not hasattr(prior, "bind") or isinstance(prior, type):
+        raise ValueError(f"prior must be one of {list(PRIORS)} or a prior object; got {prior!r}.")
+    return prior
+
+
+def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool | str) -> Columns:
+    """The columns that vary, with their centres and scales.
+
+    "auto" standardizes dense columns and divides sparse ones by the root of their standard deviation. That lies between
+    "every word matters as much", where a word of two rows moves these two enormously, and "every occurrence counts as
+    much".
+    """
+    dense = isinstance(X, np.ndarray)
+    power = (1.0 if dense else _SPARSE_POWER) if isinstance(standardized, str) else float(bool(standardized))
+    columns = (standardize_observed if dense else standardize)(X, count, intercept=intercept, power=power)
+    if not len(columns.keep) and not intercept:
+        raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
+    return columns
+
+
+def observed_columns(X: Array) -> Array:
+    """Columns without any value in some of the rows as constants: they say nothing there."""
+    return np.where(np.isnan(X).all(axis=0), 0.0, X)
+
+
+def prepare(
+    X: Any,
+    sign: Array,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    *,
+    prior: Any,
+    loss: Any,
+    solver: str = "auto",
+    names: Any = None,
+    workers: int = 1,
+    streams: Streams,
+    point: bool = False,
+    gaussian: bool = False,
+) -> Problem:
+    """The model of rows X with responses ``sign``, that count ``count`` times each and weigh ``weight``.
+
+    ``point`` says that its mode alone is wanted, ``gaussian`` that a Gaussian approximation is.
+    """
+    given = design_for(X, columns)
+    ways = {"products": True, "point": point, "gaussian": gaussian}
+    coordinates = coordinates_for(given, prior, solver, **ways)
+    span = None if coordinates.basis is None else RowBasis(given, coordinates.basis)
+    free = np.zeros(coordinates.design.shape[1], dtype=bool)
+    free[: int(columns.intercept)] = True
+    blocks = Blocks(coordinates.design, sign, weight, workers=workers)
+    space = Iterative(coordinates.design) if isinstance(coordinates.design, Implicit) else Full()
+    rows = _different(coordinates.design) if len(free) > len(sign) else len(sign)
+    model = Model(blocks, loss, bound_prior(prior, free, columns, rows, names), free, streams, space, span)
+    return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
+
+
+def _different(design: Any) -> int:
+    """How many different rows there are: with more columns, that many directions, as often as a row may be repeated."""
+    return len(np.unique(distinct(design.X)) if isinstance(design, Sparse) else np.unique(design.X, axis=0))
+
+
+def coordinates_for(
+    design: Design, prior: Any, solver: str, *, products: bool = False, point: bool = False, gaussian: bool = False
+) -> Coordinates:
+    """The coordinates that a solver works in.
+
+    "auto" takes the space of the rows where that is smaller and allowed; and, where ``products`` alone will do for what
+    follows, those where either would need too large a matrix, or where they find a ``point`` exactly and
+    sooner, or a ``gaussian`` of sparse rows of more columns much sooner.
+    """
+    if solver == "cg" and not products:
+        raise ValueError("solver='cg' is for two classes or pairs of them; use multi_class='pairwise', or 'auto'.")
+    chosen = SOLVERS[_suited(design, prior, products, point, gaussian) if solver == "auto" else solver]()
+    require(chosen, loss=None, prior=prior)
+    coordinates: Coordinates = chosen.coordinates(design)
+    return coordinates
+
+
+def _suited(design: Design, prior: Any, products: bool, point: bool, gaussian: bool) -> str:
+    n, q = design.shape
+    if not getattr(prior, "isotropic", False):
+        return "cholesky"
+    wide = q > n
+    # what a fit holds at once: X X' with its factor and four bases, or the Gram matrix, its factor and its inverse
+    room = 8.0 * (n * (3.0 * n + 4.0 * q) if wide else 3.0 * q * q)
+    sooner = (point and (wide or q > _SMALL)) or (gaussian and wide and n > _FEW)
+    if products and isinstance(design, Sparse) and (room > _ROOM or sooner):
+        return "cg"
+    return "dual" if wide else "cholesky"
+
+
+def bound_prior(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:
+    """The prior on given coefficients, names of columns that are always in resolved."""
+    if not hasattr(prior, "always_include"):
+        return prior.bind(free, rows)
+    return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))

@@ -1,0 +1,79 @@
+"""Two classes as they are, and more of them by pairs or as one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.designs.classes import pair_weights
+from softmargin.designs.standardize import Columns
+from softmargin.models.classes.crammer_singer import fit_crammer_singer
+from softmargin.models.classes.pairwise import fit_pairwise
+from softmargin.models.classes.sum_to_zero import cost_table, fit_sum_to_zero
+from softmargin.models.dispatch import fit_two
+from softmargin.models.random_effects.terms import coded
+from softmargin.models.two_class import Recipe
+
+__all__ = ["SCHEMES", "fit_classes"]
+
+SCHEMES = ("pairwise", "sum-to-zero", "crammer-singer")
+
+
+def fit_classes(
+    recipe: Recipe,
+    X: Any,
+    index: Any,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    k: int,
+    *,
+    scheme: str,
+    costs: Any,
+    standardized: bool,
+    **task: Any,
+) -> Any:
+    """Fit the k classes in ``index``; ``scheme`` says what more than two become."""
+    if k > 2 and scheme != "pairwise":
+        return _joint(recipe, X, index, count, weight, columns, k, scheme, costs, task)
+    if k > 2:
+        if costs is not None:
+            raise ValueError("costs of many classes need one model of all of them: set multi_class='sum-to-zero'.")
+        if recipe.effects:
+            coded(recipe.effects, X, columns)  # what all rows lack is an error, what those of a pair lack is not
+        task |= {"intercept": columns.intercept, "standardized": standardized}
+        return fit_pairwise(recipe, X, index, count, weight, k, **task)
+    if costs is not None:  # the cost of an error of either class is a weight of its rows
+        weight = pair_weights(index, weight, cost_table(costs, k), k).sum(axis=0)
+    return fit_two(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
+
+
+def _joint(
+    recipe: Recipe,
+    X: Any,
+    index: Any,
+    count: Array,
+    weight: Array,
+    columns: Columns,
+    k: int,
+    scheme: str,
+    costs: Any,
+    task: dict[str, Any],
+) -> Any:
+    """One model of all classes."""
+    name = f"multi_class={scheme!r}"
+    if recipe.effects:
+        raise ValueError(f"{name} has no random effects; use multi_class='pairwise'.")
+    if recipe.incomplete:
+        raise ValueError(f"{name} does not take missing values; use multi_class='pairwise'.")
+    if recipe.inference == "svi":
+        raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise'.")
+    if not hasattr(recipe.loss, "box"):
+        raise ValueError(f"{name} is for likelihood='hinge'; use multi_class='pairwise'.")
+    if scheme == "sum-to-zero":
+        return fit_sum_to_zero(recipe, X, index, count, weight, columns, costs, k, **task)
+    if costs is not None:
+        raise ValueError(f"{name} has no costs; use multi_class='sum-to-zero'.")
+    return fit_crammer_singer(recipe, X, index, count, weight, columns, k, **task)

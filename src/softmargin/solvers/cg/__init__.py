@@ -1,0 +1,1 @@
+"""The Gaussian by conjugate gradients, for very many columns."""

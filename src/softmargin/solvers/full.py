@@ -1,0 +1,63 @@
+"""The space of all values of the coefficients, and the Gaussian they have there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.design import Design
+from softmargin.core.space import Normal
+from softmargin.solvers.gaussian import Gaussian
+from softmargin.solvers.low_rank import WideNormal
+from softmargin.solvers.woodbury import WoodburyGaussian
+
+__all__ = ["Full"]
+
+
+@dataclass(frozen=True)
+class Full:
+    """Every value of the coefficients."""
+
+    @property
+    def exchanges(self) -> bool:
+        return True
+
+    def dimension(self, coordinates: int) -> int:
+        return coordinates
+
+    def on(self, design: Any) -> Full:
+        """The same with other rows."""
+        return self
+
+    def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
+        A.flat[:: len(precision) + 1] += precision
+        return Gaussian.from_precision(A, linear)
+
+    def spread(self, design: Design, w: Array, linear: Array, precision: Array) -> WideNormal:
+        """The Gaussian of many more coefficients than rows, with its variances."""
+        return WideNormal.from_rows(design, w, linear, precision)
+
+    def wide(self, design: Design, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
+        return WoodburyGaussian.from_rows(design, w, linear, precision)
+
+    def balanced(self, g: Array, y: Array, target: Array) -> Array:
+        """The heavier class is shrunk."""
+        wanted = float(target.sum())  # what sum y g is at the optimum
+        positive, negative = float(g[y > 0].sum()), float(g[y < 0].sum())
+        if positive - negative > wanted and positive > 0.0:
+            return np.where(y > 0, g * max((negative + wanted) / positive, 0.0), g)
+        if negative > 0.0:
+            return np.where(y < 0, g * max((positive - wanted) / negative, 0.0), g)
+        return g
+
+    def eased(self, score: Array, precision: Array, corner: Any) -> Array:
+        return score
+
+    def restored(self, beta: Array, active: Any) -> Array:
+        return beta
+
+    def ties(self, active: Any) -> Array:
+        return np.zeros((0, int(active.sum())))

@@ -1,0 +1,1 @@
+"""What is not known beside the coefficients: missing entries and the noise of a regression."""

@@ -1,0 +1,180 @@
+"""The cache of compiled functions: no state of its files and no lack of a folder may break a fit."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import softmargin
+from softmargin.rows import compiled
+
+PACKAGE = Path(softmargin.__file__).parent
+SOURCE = """
+from softmargin.execution.compiled import njit
+
+@njit(cache=True, nogil=True)
+def twice(x):
+    return {factor} * x
+"""
+
+
+def load(path):
+    """The function ``twice`` of a file, as a process that imports it for the first time has it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.twice
+
+
+def hits(function):
+    return sum(function.stats.cache_hits.values())
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "doubling.py"
+    path.write_text(SOURCE.format(factor=2.0))
+    assert load(path)(4.0) == 8.0
+    return path
+
+
+def files(source, ending):
+    found = sorted(source.parent.rglob(f"*.{ending}"))
+    assert found
+    return found
+
+
+def test_machine_code_is_found_again(source):
+    again = load(source)
+    assert again(4.0) == 8.0 and hits(again) == 1
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1],
+        lambda _: b"?" * 64,
+    ],
+    ids=["empty", "half", "last byte lost", "other bytes"],
+)
+def test_damaged_cache_files_are_written_anew(source, ending, damage):
+    (path,) = files(source, ending)
+    path.write_bytes(damage(path.read_bytes()))
+    mended = load(source)
+    assert mended(4.0) == 8.0 and hits(mended) == 0
+    after = load(source)
+    assert after(4.0) == 8.0 and hits(after) == 1
+
+
+def test_one_changed_bit_of_machine_code_is_noticed(source):
+    (path,) = files(source, "nbc")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    mended = load(source)
+    assert mended(4.0) == 8.0 and hits(mended) == 0
+
+
+def test_a_process_killed_between_index_and_data_leaves_no_older_code_behind(source, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(*_):
+        raise Killed
+
+    source.write_text(SOURCE.format(factor=3.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled._Files, "_save_data", killed)
+        with pytest.raises(Killed):
+            load(source)(4.0)
+    after = load(source)  # the index of the new source names the data file of the old one
+    assert after(4.0) == 12.0 and hits(after) == 0
+
+
+def test_a_disk_that_takes_no_more_costs_a_warning_and_nothing_else(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(compiled._Files, "_save_data", full)
+    monkeypatch.setattr(compiled, "_warned", False)
+    path = tmp_path / "doubling.py"
+    path.write_text(SOURCE.format(factor=2.0))
+    with pytest.warns(RuntimeWarning, match=r"No space left.*NUMBA_CACHE_DIR"):
+        assert load(path)(4.0) == 8.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load(path)(4) == 8.0
+
+
+def _nowhere_to_write(tmp_path):
+    """A copy of the package and an environment in which numba's own folders cannot be made, whoever asks.
+
+    Permissions do not bind the superuser, so the folders are out of reach in another way: ``__pycache__`` of every
+    folder is a file, and the home and the cache folder of the user lie below a file.
+    """
+    copy = tmp_path / "site" / "softmargin"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [copy, *(path for path in copy.rglob("*") if path.is_dir())]:
+        (folder / "__pycache__").write_text("")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "temporary").mkdir()
+    below = str(tmp_path / "file" / "none")
+    return os.environ | {
+        "PYTHONPATH": str(copy.parent),
+        "HOME": below,
+        "XDG_CACHE_HOME": below,
+        "NUMBA_CACHE_DIR": below,
+        "TMPDIR": str(tmp_path / "temporary"),
+    }
+
+
+def _run(code, environment):
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+USE = """
+from softmargin import BayesianSVC
+from softmargin.losses.fast_normal import mills
+mills(1.0)
+print(sum(mills.stats.cache_hits.values()))
+"""
+
+
+def test_without_a_writable_package_or_home_the_cache_is_in_the_temporary_folder(tmp_path):
+    environment = _nowhere_to_write(tmp_path)
+    for found in ("0", "1"):
+        done = _run(USE, environment)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == [found]
+    (folder,) = (tmp_path / "temporary").glob("softmargin-cache-*")
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_temporary_folder_of_somebody_else_is_not_used(tmp_path, monkeypatch):
+    folder = tmp_path / f"softmargin-cache-{compiled._user()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(compiled._Located, "_locator_classes", [compiled._TemporaryFolder])
+    monkeypatch.setattr(compiled, "_warned", False)
+    path = tmp_path / "doubling.py"
+    path.write_text(SOURCE.format(factor=2.0))
+    with pytest.warns(RuntimeWarning, match=r"every process compiles them again.*NUMBA_CACHE_DIR"):
+        assert load(path)(4.0) == 8.0
+    assert not list(folder.iterdir())
+
+
+def test_every_compiled_function_of_the_package_goes_through_the_one_decorator():
+    others = [path for path in PACKAGE.rglob("*.py") if path.name != "compiled.py"]
+    assert not [
+        path.name for path in others if "from numba import njit" in path.read_text() or "numba.njit" in path.read_text()
+    ]

@@ -1,0 +1,107 @@
+"""The rooms of the package: who imports whom, and how large they are."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import softmargin
+
+PACKAGE = Path(softmargin.__file__).parent
+# a room imports only rooms that come before it, and itself
+ROOMS = [
+    "exceptions",
+    "core",
+    "rows",
+    "losses",
+    "priors",
+    "designs",
+    "solvers",
+    "unknowns",
+    "checks",
+    "engines",
+    "loo",
+    "posterior",
+    "inference",
+    "models",
+    "estimators",
+    "plots",
+    "report",
+    "persistence",
+    "cli",
+    "datasets",
+]
+
+
+def modules():
+    """Path of every module by its name."""
+    names = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
+
+
+MODULES = modules()
+
+
+def imports(name):
+    """What a module imports of the package, with the depth of indentation."""
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "softmargin":
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module, node.col_offset
+
+
+def room(name):
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_module_imports_only_rooms_above_its_own(name):
+    if room(name) in ("", "__main__"):
+        return
+    here = ROOMS.index(room(name))
+    assert [other for other, _ in imports(name) if room(other) and ROOMS.index(room(other)) > here] == []
+
+
+def test_private_parts_are_imported_beside_them_alone():
+    strangers = [
+        (name, other)
+        for name in MODULES
+        for other, _ in imports(name)
+        if other.rsplit(".", 1)[-1].startswith("_") and other.rsplit(".", 1)[0] != name.rsplit(".", 1)[0]
+    ]
+    assert strangers == []
+
+
+def test_no_import_of_the_package_hides_inside_a_function():
+    hidden = [(name, other) for name in MODULES for other, depth in imports(name) if depth and room(name) != "cli"]
+    assert hidden == []
+
+
+def test_the_import_graph_has_no_cycle():
+    graph = {name: {other for other, depth in imports(name) if not depth and other != name} for name in MODULES}
+    done, open_ = set(), []
+
+    def visit(name):
+        assert name not in open_, f"cycle: {' -> '.join([*open_[open_.index(name) :], name])}"
+        if name not in done:
+            open_.append(name)
+            for other in sorted(graph[name]):
+                visit(other)
+            open_.pop()
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name)
+
+
+def test_no_folder_holds_more_than_fifteen_modules():
+    counts = {}
+    for path in MODULES.values():
+        if path.name != "__init__.py":
+            counts[path.parent.relative_to(PACKAGE)] = counts.get(path.parent.relative_to(PACKAGE), 0) + 1
+    assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
