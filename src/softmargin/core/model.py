@@ -30,6 +30,7 @@ class Model:
     streams: Streams
     space: Space
     span: RowBasis | None = None  # where the coordinates are those of the space of all rows
+    unknowns: tuple[Any, ...] = ()  # what is not known beside the coefficients
     known: int = 0  # last columns that say which group a row is of: never missing, and no covariates
 
     @property
@@ -100,6 +101,10 @@ class Model:
         except np.linalg.LinAlgError:  # nearly dependent columns
             return None
         return found if np.isfinite(found.mean).all() else None  # no column was too large
+
+    def with_unknowns(self, unknowns: tuple[Any, ...]) -> Model:
+        """The same problem with other unknowns."""
+        return replace(self, unknowns=unknowns)
 
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""

@@ -10,7 +10,7 @@ import numpy as np
 from softmargin.core.array import Array, Flags
 from softmargin.core.precision import Coupling
 
-__all__ = ["BoundPrior", "Prior", "PriorMessage", "PriorState", "dimensions"]
+__all__ = ["BoundPrior", "Prior", "PriorBase", "PriorMessage", "PriorState", "dimensions"]
 
 
 def dimensions(flags: Flags, classes: int) -> int:
@@ -62,7 +62,28 @@ class PriorState(NamedTuple):
 
 @runtime_checkable
 class BoundPrior(Protocol):
-    """A prior on a given list of coefficients, some of them free (not shrunk)."""
+    """A prior on a given list of coefficients, some of them free (not shrunk).
+
+    ``PriorBase`` has the answers that a plain prior gives to the questions among these.
+    """
+
+    @property
+    def parts(self) -> tuple[Any, ...]: ...
+
+    @property
+    def isotropic(self) -> bool: ...
+
+    @property
+    def has_mode(self) -> bool: ...
+
+    @property
+    def point_masses(self) -> str: ...
+
+    @property
+    def selects(self) -> bool: ...
+
+    @property
+    def only_draws(self) -> str: ...
 
     def start(self) -> PriorState:
         """A state to start a chain or an iteration from."""
@@ -99,6 +120,37 @@ class BoundPrior(Protocol):
 
         A third entry, where there is one, counts the blocks over which ``|beta|`` is a length.
         """
+
+
+class PriorBase:
+    """What a bound prior may say of itself beside what it can do; these are the answers of a plain one."""
+
+    isotropic = False  # whether rotations of the shrunk coefficients leave it unchanged
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Of a prior in parts: the fixed effects, then the terms behind them."""
+        return ()
+
+    @property
+    def has_mode(self) -> bool:
+        """Whether its density has a mode away from zero."""
+        return True
+
+    @property
+    def point_masses(self) -> str:
+        """Where coefficients can be exactly zero, the density of the others: "normal" or "Laplace"."""
+        return ""
+
+    @property
+    def selects(self) -> bool:
+        """Whether it says which coefficients are zero."""
+        return bool(self.point_masses)
+
+    @property
+    def only_draws(self) -> str:
+        """Why it has neither a mode nor a variational fit, where it is so."""
+        return ""
 
 
 @runtime_checkable

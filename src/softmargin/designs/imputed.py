@@ -97,6 +97,7 @@ class Imputed:
     s: Array  # one number a missing cell
     log_det: Array  # log |F| of every pattern
     known: int = 0  # columns behind the covariates, which are never missing
+    law: Any = None  # the covariates' mean and precision, by which a row is completed without its response
 
     @property
     def covariates(self) -> Array:

@@ -19,7 +19,7 @@ from softmargin.estimators.linear import LEVEL
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise
-from softmargin.models.two_class import spread_of
+from softmargin.models.fitted import spread_of
 from softmargin.posterior import diagnostics
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams

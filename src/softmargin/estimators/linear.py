@@ -16,11 +16,14 @@ from softmargin.core.array import Array
 from softmargin.core.validation import check_choice, check_finite
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._tables import Summary
+from softmargin.estimators._training import Training, without_frame
 from softmargin.models.build import SOLVERS
+from softmargin.models.random_effects.terms import separated, warn_of_groups
+from softmargin.models.two_class import Recipe
 from softmargin.posterior import diagnostics
 from softmargin.rows.streams import Streams
 
-__all__ = ["LEVEL", "LinearMachine", "check_level", "without_frame"]
+__all__ = ["LEVEL", "LinearMachine", "check_level"]
 
 LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning in ``_fit`` to the line of fit
 _LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
@@ -32,16 +35,10 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
 
 
-def without_frame(X: Any) -> Any:
-    """X, as an array where it has no columns: scikit-learn does not take a data frame of none."""
-    return X.to_numpy(np.float64) if hasattr(X, "to_numpy") and not X.shape[1] else X
-
-
 class LinearMachine(CallbackSupport, BaseEstimator):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
-    _missing_allowed = False
     inference: str
     likelihood: str
     standardize: bool | str
@@ -50,7 +47,7 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self._missing_allowed
+        tags.input_tags.allow_nan = True
         return tags
 
     def _check_run(self, inferences: Iterable[str], likelihoods: Iterable[str]) -> None:
@@ -94,10 +91,52 @@ class LinearMachine(CallbackSupport, BaseEstimator):
                 stacklevel=LEVEL,
             )
 
+    def _note_training(self, rows: Training) -> None:
+        """Keep what predictions need to know of the training rows."""
+        self._used = rows.used
+        if rows.indicators is not None:
+            self.indicators_ = rows.indicators
+        self._note_constant_columns(rows.columns.keep, getattr(self, "feature_names_in_", None))
+
+    def _plan(self, prior: Any, loss: Any, rows: Training, **more: Any) -> Recipe:
+        """What is asked for, with the training rows' own needs."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and rows.indicators is not None:
+            names = self._names()
+        own: dict[str, Any] = {"names": names, "incomplete": rows.incomplete, "effects": rows.effects}
+        run = {"solver": self.solver, "run": self._run_settings(), "standardized": self.standardize}
+        return Recipe(prior, loss, self.inference, **(own | run | {"learning_rate": 1.0} | more))
+
+    def _publish_terms(self, models: Any, per_model: Any, noise: float) -> None:
+        """Tables of group effects and of missing entries, where there are any."""
+        if self._reader.terms:
+            tables = [model.reader.random_effects(model.joint, model.stretch) for model in models]
+            self.random_effects_ = per_model(tables)
+            self.variance_components_ = per_model([model.reader.variance_components(noise) for model in models])
+        if self._reader.law is not None and len(models) == 1:
+            self.imputed_ = self._reader.imputed(np.flatnonzero(self._used), self._names())
+
     def _checked(self, X: Any, groups: Any = None) -> Any:
-        """New rows, checked."""
+        """New rows, checked, with their groups where the model has terms."""
         check_is_fitted(self)
-        return self._validated(X)
+        return self._labelled(X, groups)
+
+    def _labelled(self, X: Any, groups: Any) -> Any:
+        """New rows with their groups, where the model has terms."""
+        terms = self._reader.terms
+        if not terms:
+            if groups is not None:
+                raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
+            return self._validated(X)
+        rows = separated(X, [term.effect for term in terms], groups)
+        rows = rows._replace(X=self._validated(rows.X))
+        warn_of_groups([key for term in terms for key in getattr(term.effect, "group", ())], rows)
+        return rows
+
+    @property
+    def _reader(self) -> Any:
+        """How the first of the fitted models sees new rows."""
+        return self._fitted.parts[0].reader
 
     def _validated(self, X: Any) -> Any:
         least = min(1, self.n_features_in_)  # groups alone make a model too
@@ -112,15 +151,16 @@ class LinearMachine(CallbackSupport, BaseEstimator):
             reset=False,
         )
         check_finite(X, getattr(self, "feature_names_in_", None), missing=self._takes_missing)
-        return X
+        return self.indicators_.apply(X) if hasattr(self, "indicators_") else X
 
     @property
     def _takes_missing(self) -> bool:
         """Whether new rows may have missing values."""
-        return False
+        return hasattr(self, "indicators_") or self._reader.law is not None
 
     def _names(self) -> list[str]:
-        return list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
+        names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
+        return self.indicators_.names(names) if hasattr(self, "indicators_") else names
 
     def sample(self, X: Any, n: int = 100, random_state: Any = None, groups: Any = None) -> Array:
         """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs or classes, if many."""

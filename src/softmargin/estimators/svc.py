@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.array import Array
 from softmargin.core.validation import (
     check_choice,
-    check_finite,
-    check_names,
-    check_numeric,
-    check_observed,
     class_labels,
     costs_by_label,
     labels_given,
     row_weights,
-    summed,
 )
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators._indicators import Indicators
 from softmargin.estimators._keywords import explained
 from softmargin.estimators._tables import header_of
+from softmargin.estimators._training import Training, training_rows
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
+from softmargin.estimators.linear import LEVEL, LinearMachine
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
@@ -38,14 +32,13 @@ from softmargin.inference.trials import choices_table
 from softmargin.losses.hinge import Hinge
 from softmargin.losses.logit import Logit
 from softmargin.losses.probit import Probit
-from softmargin.models.build import kept_columns, prior_of
+from softmargin.models.build import prior_of
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.classes.schemes import SCHEMES, fit_classes
+from softmargin.models.fitted import spread_of
 from softmargin.models.prior_choice import Selection
-from softmargin.models.random_effects.fitted import Mixed
-from softmargin.models.random_effects.terms import Labelled, effects_of, separated, warn_of_groups
 from softmargin.models.remarks import warn_of_models
-from softmargin.models.two_class import Binary, Recipe, spread_of
+from softmargin.models.two_class import Binary, Recipe
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
@@ -167,8 +160,6 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     (2, 2)
     """
 
-    _missing_allowed = True
-
     @explained(keywords.SVC)
     def __init__(
         self,
@@ -242,41 +233,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVC:
         prior = self._check_parameters()
-        effects = effects_of(self.random_effects, groups is not None)
-        check_names(X, intercept=self.fit_intercept)
-        X, labels, called = separated(X, effects, groups)
-        check_numeric(X)
-        X, y = validate_data(
-            self,
-            without_frame(X),
-            labels_given(y),
-            accept_sparse="csr",
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite=False,
-            ensure_min_samples=2,
-            ensure_min_features=0 if effects else 1,
-        )
-        X, names = summed(X), getattr(self, "feature_names_in_", None)
-        check_finite(X, names, missing=True)
-        self.classes_, index = class_labels(y)
-        count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        weight = row_weights(count, index, self.classes_, self.class_weight)
-        used = count > 0
-        if not used.all():
-            X, index, count, weight = X[used], index[used], count[used], weight[used]
-            labels = {key: column[used] for key, column in labels.items()}
-        incomplete = isinstance(X, np.ndarray) and bool(np.isnan(X).any())
-        if incomplete:
-            check_observed(np.isnan(X), self._names())
-        if incomplete and self.missing == "indicator":
-            self.indicators_ = Indicators.of(X, count)
-            X, incomplete = self.indicators_.apply(X), False
-            names = None if names is None else self._names()
-        columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
-        self._note_constant_columns(columns.keep, names)
-        recipe = replace(self._recipe(prior, incomplete, effects), names=names)
-        rows = Labelled(X, labels, called) if effects else X
+        rows = training_rows(self, X, labels_given(y), sample_weight, groups, encode=self._encoded)
+        self._note_training(rows)
+        weight = row_weights(rows.counts, rows.y, self.classes_, self.class_weight)
         each, end = fit_tasks(self, X, y)
         task: dict[str, Any] = {
             "streams": Streams.from_random_state(self.random_state),
@@ -284,17 +243,18 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             "callback": each,
         }
         costs = costs_by_label(self.costs, self.classes_)
-        form = {"scheme": self.multi_class, "costs": costs, "standardized": self.standardize}
-        k = len(self.classes_)
-        self._fitted = fit_classes(recipe, rows, index, count, weight, columns, k, **form, **task)
+        form: Any = {"scheme": self.multi_class, "costs": costs, "standardized": self.standardize}
+        data: Any = (rows.X, rows.y, rows.counts, weight, rows.columns, len(self.classes_))
+        self._fitted = fit_classes(self._recipe(prior, rows), *data, **(form | task))
         end()
-        self._used = used
-        if getattr(self._fitted, "cells", None) is not None:
-            self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
         self._publish()
-        self._entropy = entropy(index, weight)
+        self._entropy = entropy(rows.y, weight)
         warn_of_models(self._fitted, self._entropy, LEVEL)
         return self
+
+    def _encoded(self, y: Any) -> Any:
+        self.classes_, index = class_labels(y)
+        return index
 
     def _header(self) -> str:
         return header_of(self._fitted, self.likelihood, self._entropy)
@@ -302,28 +262,15 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def _says_nothing(self) -> bool:
         return self.likelihood == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)
 
-    def _recipe(self, prior: Any, incomplete: bool = False, effects: tuple[Any, ...] = ()) -> Recipe:
-        names = getattr(self, "feature_names_in_", None)
-        loss = _LOSSES[self.likelihood]()
-        run = self._run_settings()
+    def _recipe(self, prior: Any, rows: Training) -> Recipe:
         ours = self.class_weight is None and self.costs is None  # given weights are the user's decision
-        return Recipe(
-            prior,
-            loss,
-            self.inference,
-            self.learning_rate,
-            self.solver,
-            run,
-            names,
-            incomplete,
-            effects,
-            standardized=self.standardize,
-            tilts=ours and self.fit_intercept and self.probability == "calibrated",
-        )
+        tilts = ours and self.fit_intercept and self.probability == "calibrated"
+        loss = _LOSSES[self.likelihood]()
+        return self._plan(prior, loss, rows, learning_rate=self.learning_rate, tilts=tilts)
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
-        self._check_run([*INFERENCES, "svi"], _LOSSES)
+        self._check_run(INFERENCES, _LOSSES)
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model", "indicator"])
         check_choice("multi_class", self.multi_class, SCHEMES)
@@ -347,9 +294,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
         self.choices_ = choices_table(models, self.classes_)
         self.scale_ = per_model([fit.scale for fit in fits])
-        if isinstance(models[0], Mixed):
-            self.random_effects_ = per_model([model.random_effects() for model in models])
-            self.variance_components_ = per_model([model.variance_components() for model in models])
+        noise = getattr(models[0].loss, "latent", np.nan) if self._reader.terms else np.nan
+        self._publish_terms(models, per_model, noise)
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
         self.n_iter_ = max(fit.outcome.n_iter for fit in fits)
         self.converged_ = all(fit.outcome.converged for fit in fits)
@@ -371,27 +317,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
                 f"probability={self.probability!r} was set after a fit with tilted weights, whose boundary only the "
                 f"calibrated link can place; fit again with probability={self.probability!r}."
             )
-        mixed = self._fitted.parts[0]
-        if not isinstance(mixed, Mixed):
-            if groups is not None:
-                raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
-            return self._validated(X)
-        rows = separated(X, [term.effect for term in mixed.terms], groups)
-        rows = rows._replace(X=self._validated(rows.X))
-        warn_of_groups([key for term in mixed.terms for key in getattr(term.effect, "group", ())], rows)
-        return rows
-
-    def _validated(self, X: Any) -> Any:
-        X = super()._validated(X)
-        return self.indicators_.apply(X) if hasattr(self, "indicators_") else X
-
-    def _names(self) -> list[str]:
-        names = super()._names()
-        return self.indicators_.names(names) if hasattr(self, "indicators_") else names
-
-    @property
-    def _takes_missing(self) -> bool:
-        return hasattr(self, "indicators_") or bool(getattr(self._fitted.parts[0], "takes_missing", False))
+        return self._labelled(X, groups)
 
     def decision_function(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
         """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.

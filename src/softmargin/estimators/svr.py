@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
-from functools import partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.metrics import r2_score
 
 from softmargin.core.array import Array
-from softmargin.core.validation import check_finite, check_names, check_numeric
+from softmargin.core.validation import check_choice
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
+from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
 from softmargin.exceptions import ModelWarning
+from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
-from softmargin.inference.regression import REGRESSIONS, Regression
-from softmargin.inference.regression_readout import RegressionReadout, Units, half_widths
-from softmargin.inference.settings import Settings
+from softmargin.inference.regression_readout import Units
 from softmargin.losses.epsilon import EpsilonInsensitive
 from softmargin.losses.squared import Squared
-from softmargin.models.build import kept_columns, prepare, prior_of
+from softmargin.models.build import prior_of
+from softmargin.models.fitted import spread_of
 from softmargin.models.prior_choice import Selection
-from softmargin.models.regression import Likelihood, choose_likelihood
-from softmargin.models.two_class import Binary, spread_of
-from softmargin.priors.ridge import Ridge
+from softmargin.models.regression import Likelihood, Regression, fit_regression
 from softmargin.priors.scales import HalfCauchy
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
@@ -67,6 +64,10 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         "vb", and "gibbs" and "hmc" draw it.
     noise : float or "learn", default="learn"
         Noise level nu, in standard deviations of y if ``standardize``; a number needs a loss that is given.
+    random_effects : column name, position, RandomEffect, Smooth or list of these, default=None
+        Effects of groups, and smooth functions of columns.
+    missing : {"model", "indicator"}, default="model"
+        NaN in X: part of the model, or filled with the mean and marked by one more column each.
     fit_intercept : bool, default=True
         Whether to fit an intercept; it is not shrunk.
     standardize : bool, default=True
@@ -148,6 +149,8 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         likelihood: str = "auto",
         epsilon: float | str = "learn",
         noise: float | str = "learn",
+        random_effects: Any = None,
+        missing: str = "model",
         fit_intercept: bool = True,
         standardize: bool | str = "auto",
         draws: int = 1000,
@@ -167,6 +170,8 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         self.likelihood = likelihood
         self.epsilon = epsilon
         self.noise = noise
+        self.random_effects = random_effects
+        self.missing = missing
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.draws = draws
@@ -182,7 +187,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         self.verbose = verbose
 
     @managed
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianSVR:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> BayesianSVR:
         """Fit the model.
 
         Parameters
@@ -193,69 +198,36 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
             Numbers.
         sample_weight : array of shape (n,), optional
             Counts of the rows: a weight of 2 equals a repeated row, a weight of 0 leaves the row out.
+        groups : array of shape (n,), optional
+            Group of every row: short for one random intercept, without a column of X for it. Predictions want the
+            groups of their rows too, and warn where none are given.
         """
         with fresh(self):
-            return self._fit(X, y, sample_weight)
+            return self._fit(X, y, sample_weight, groups)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> BayesianSVR:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVR:
         prior = self._check_parameters()
-        check_names(X, intercept=self.fit_intercept)
-        check_numeric(X)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite=False,
-            ensure_min_samples=2,
-            y_numeric=True,
-        )
-        names = getattr(self, "feature_names_in_", None)
-        check_finite(X, names)
-        y = np.asarray(y, dtype=np.float64)
-        count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not (count > 0).all():
-            used = count > 0
-            X, y, count = X[used], y[used], count[used]
-        units, unit = self._response_units(y, count)
+        rows = training_rows(self, X, y, sample_weight, groups, encode=_numbers, y_numeric=True)
+        self._note_training(rows)
+        units, unit = self._response_units(rows.y, rows.counts)
         likelihoods = self._likelihoods(unit)
-        columns = kept_columns(X, count, intercept=self.fit_intercept, standardized=self.standardize)
-        self._note_constant_columns(columns.keep, names)
         each, end = fit_tasks(self, X, y)
-        form = partial(
-            prepare,
-            X,
-            (y - units.centre) / units.spread,
-            count,
-            count,
-            columns,
-            loss=likelihoods[0].loss,
-            names=names,
-            workers=self._workers(),
-            streams=Streams.from_random_state(self.random_state),
-        )
-        with one_blas_thread():
-            problem = form(prior=prior, solver=self.solver)
-            readout = RegressionReadout(columns, problem.coordinates.basis, units, problem.part, count)
-            settings = Settings(readout, callback=each, **self._run_settings())
-            try:
-                ridge = partial(form, prior=Ridge())
-                (name, loss, noise), record, first = choose_likelihood(likelihoods, problem.model, settings, ridge)
-                if first is not None and first.interrupted and self.inference != "vb":
-                    raise KeyboardInterrupt("interrupted while the likelihood was being chosen")
-                found = REGRESSIONS[self.inference](replace(problem.model, loss=loss), settings, noise, first)
-            finally:
-                problem.model.blocks.close()
+        task: dict[str, Any] = {
+            "streams": Streams.from_random_state(self.random_state),
+            "workers": self._workers(),
+            "callback": each,
+        }
+        recipe = self._plan(prior, likelihoods[0].loss, rows)
+        data: Any = (rows.X, rows.y, rows.counts, rows.columns)
+        self._fitted = fit_regression(recipe, likelihoods, units, *data, **task)
         end()
-        self.likelihood_, self.choices_ = name, record.table()
-        self._publish(found, units)
+        self._publish()
         return self
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
-        self._check_run(REGRESSIONS, _LIKELIHOODS)
+        self._check_run(INFERENCES, _LIKELIHOODS)
+        check_choice("missing", self.missing, ["model", "indicator"])
         if self.noise != "learn" and not (isinstance(self.noise, Real) and 0 < self.noise < np.inf):
             raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
         if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
@@ -291,23 +263,24 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         spread = spread if spread > 1e-14 * abs(centre) else 1.0
         return (Units(centre, spread), 1.0) if self.standardize else (Units(0.0, 1.0), spread)
 
-    def _publish(self, found: Regression, units: Units) -> None:
+    def _publish(self) -> None:
+        model: Regression = self._fitted
+        found = model.fit
+        self.likelihood_, self.choices_ = model.likelihood.name, model.record.table()
         self.posterior_, self.scale_ = found.posterior, found.scale
         coef, intercept = found.posterior.user_mean()
         self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
         self.trace_ = np.array(found.outcome.trace)
         self.n_iter_, self.converged_ = found.outcome.n_iter, found.outcome.converged
-        self._units = units
-        self._fitted: Any = Binary(found, 1.0)  # type: ignore[arg-type]
-        self.noise_ = units.spread * float(np.exp(np.log(found.levels).mean()))
-        self.loo_ = found.held.loo
+        self.noise_, self.loo_ = model.noise, found.held.loo
         if self.likelihood_ != "squared":
-            self.epsilon_ = units.spread * float(np.mean([loss.epsilon for loss in found.losses]))
-        chosen = self._fitted.inclusion()
+            self.epsilon_ = model.units.spread * float(np.mean([loss.epsilon for loss in found.held.losses]))
+        self._publish_terms([model], lambda values: values[0], model.noise_variance)
+        chosen = model.inclusion()
         if chosen is not None:
             self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
             self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
-        warn_of_fits([found], self.inference, self.tol, LEVEL + 1)  # type: ignore[list-item]
+        warn_of_fits([found], self.inference, self.tol, LEVEL + 1)
         if self.loo_.r2 < _NOTHING:
             warnings.warn(
                 "this model predicts no better than the mean of y: rows that are left out have "
@@ -317,26 +290,32 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
                 stacklevel=LEVEL,
             )
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise."""
-        X = self._checked(X)
-        design = self._fitted.design(X)
+    def predict(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
+        """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise.
+
+        With random effects a known group adds its effect; a new one leaves the mean alone and adds to the spread.
+        """
+        X = self._checked(X, groups)
+        if not return_std:
+            return self._fitted.predicted(X)
+        spread_of(self.posterior_, "predict(return_std=True)")
         with one_blas_thread():
-            if not return_std:
-                return self.posterior_.predictor(design)
-            f, v = spread_of(self.posterior_, "predict(return_std=True)").moments(design)
+            f, v = self._fitted.moments(X)
         return f, np.sqrt(v)
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> Array:
+    def predict_interval(self, X: Any, level: float = 0.9, groups: Any = None) -> Array:
         """Interval that contains a new y with probability ``level``: array of shape (n, 2).
 
         It covers the noise, the uncertainty of its level, and that of f (none for "map").
         """
         check_level(level)
-        X = self._checked(X)
-        design = self._fitted.design(X)
-        with one_blas_thread():
-            f, v = self.posterior_.moments(design)
-        spread, found = self._units.spread, self._fitted.fit
-        half = spread * half_widths(level, v / spread**2, found.levels, found.losses)
+        f, half = self._fitted.half_widths(self._checked(X, groups), level)
         return np.column_stack((f - half, f + half))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """Share of the variance of y that is predicted, R^2."""
+        return float(r2_score(y, self.predict(X, groups=groups), sample_weight=sample_weight))
+
+
+def _numbers(y: Any) -> Array:
+    return np.asarray(y, dtype=np.float64)

@@ -10,13 +10,18 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.loop import Info, Outcome, run
 from softmargin.core.model import Model, require
+from softmargin.core.unknown import implied
 from softmargin.engines.mode.annealing import heated
+from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import Gibbs
 from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.sampling.hmc.sweeps import SweptHMC
 from softmargin.engines.selection.collapsed import CollapsedGibbs
 from softmargin.engines.selection.terms import SelectionTerms
-from softmargin.inference.selecting import has_point_masses, selecting_sampler
+from softmargin.inference.selecting import selecting_sampler
 from softmargin.inference.settings import BATCHES, Fit, Inclusion, Settings, options_of
+from softmargin.inference.variational import fit_vb
+from softmargin.priors.ridge import Ridge
 from softmargin.rows.memory import available
 
 __all__ = [
@@ -25,8 +30,9 @@ __all__ = [
     "draw_by_gibbs",
     "draw_by_hmc",
     "drawn_fit",
-    "sampler_of",
+    "left_out_by_vb",
     "suited",
+    "without_selection",
 ]
 
 _THINNED = 500  # draws behind the covariance of very many coefficients
@@ -35,28 +41,27 @@ BURN_IN = 100  # sweeps of hmc that are not kept, at most
 ACCEPTED = 0.5  # acceptance below which hmc is not trusted
 
 
-def suited(model: Model, usual: Any) -> Any:
-    """The sampler that a prior brings along, or the usual one; for point masses one that needs less of the loss."""
+def suited(model: Model) -> Any:
+    """Class of the sampler that suits the prior; for point masses under a smooth loss, one that needs less of it."""
     sampler = selecting_sampler(model.prior)
     if sampler is None:
-        return usual
-    if all(hasattr(model.loss, name) for name in sampler.needs_loss):
-        return sampler
-    if not hasattr(model.prior, "slab_precision"):
-        raise ValueError("a prior with point masses and random effects is for likelihood='hinge'; choose one of them.")
-    return CollapsedGibbs
+        return Gibbs
+    return sampler if all(hasattr(model.loss, name) for name in sampler.needs_loss) else CollapsedGibbs
 
 
-def sampler_of(model: Model, settings: Settings, usual: Any) -> Any:
-    """The suited sampler with the options that it knows."""
-    sampler = suited(model, usual)
+def _sampler_of(model: Model, settings: Settings) -> Any:
+    """The suited sampler with the options that it knows.
+
+    Heated companions of a chain are not offered beside unknowns: they would share them and change their density.
+    """
+    sampler = suited(model)
     names = {field.name for field in fields(sampler)}
-    options: dict[str, Any] = dict(options_of(settings, *(names - {"chains", "warmup"})))
-    if "warmup" in names:
-        options["warmup"] = settings.warmup
-    built = sampler(chains=settings.chains, **options)
-    beside = has_point_masses(model.prior) and hasattr(model.prior, "parts")
-    return SelectionTerms(built) if beside else built
+    own: dict[str, Any] = {"warmup": settings.warmup} if "warmup" in names else {}
+    known = names - {"chains", "warmup"}
+    if model.unknowns and "ladder" in names:
+        known, own = known - {"ladder"}, own | {"ladder": ()}
+    built = sampler(chains=settings.chains, **options_of(settings, *known), **own)
+    return SelectionTerms(built) if model.prior.selects and model.prior.parts else built
 
 
 def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
@@ -73,13 +78,44 @@ def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
     return hot, replace(settings, options=options)
 
 
-def draw_by_gibbs(model: Model, settings: Settings, first: Fit | None) -> Fit:
+def draw_by_gibbs(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
+    """Draws by the augmented sampler that suits the prior."""
     model, settings = _tempered(model, settings)
-    return drawn_fit(sampler_of(model, settings, Gibbs), model, settings, "gibbs")
+    sampler = _sampler_of(model, settings)
+    fit = drawn_fit(Chains(sampler) if model.unknowns else sampler, model, settings, "gibbs")
+    if model.unknowns:
+        fit.outcome.state = None  # with the rows that samplers keep
+    return fit
 
 
-def draw_by_hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
-    if has_point_masses(model.prior):
+def draw_by_hmc(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
+    """Draws along trajectories around the variational fit."""
+    _check_hmc(model)
+    options: dict[str, Any] = dict(options_of(settings, "scale_moves"))
+    # tuned before the first sweep, the chains forget their start within a few
+    settings = replace(settings, warmup=min(settings.warmup, BURN_IN))
+    if model.unknowns:
+        quick = fit_vb(model, replace(settings, options={}, callback=None)) if first is None else first
+        if quick.outcome.interrupted:
+            raise KeyboardInterrupt("interrupted while the chains were being prepared")
+        swept = SweptHMC(chains=settings.chains, **options)
+        fit = drawn_fit(Chains(swept, start=quick.outcome.state.unknowns), model, settings, "hmc")
+        rate, stuck = swept.acceptance([each.chain for each in fit.outcome.state])
+        fit.outcome.state = None
+    else:
+        engine = HMC(chains=settings.chains, **options)
+        fit = drawn_fit(engine, model, settings, "hmc")
+        health = engine.diagnostics(fit.outcome.state)
+        rate, stuck = float(health["acceptance"].min()), bool(health["stuck"].any())
+    if not stuck and rate >= ACCEPTED:
+        return fit
+    way = "use inference='gibbs', or a prior that shrinks more"
+    return fit._replace(notice=f"a chain of hmc hardly moves (acceptance {rate:.2f}); {way}.")
+
+
+def _check_hmc(model: Model) -> None:
+    """Refuse what trajectories cannot do."""
+    if model.prior.selects:
         raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
     if model.dimension < model.size:
         raise ValueError("inference='hmc' is for two classes or pairs of them; use 'gibbs', or multi_class='pairwise'.")
@@ -87,18 +123,6 @@ def draw_by_hmc(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise ValueError("inference='hmc' needs a matrix of rows or columns, and solver='cg' has none; use 'gibbs'.")
     if model.dimension > 2 * len(model.y):
         raise ValueError("inference='hmc' with so many columns is for the ridge prior; use inference='gibbs'.")
-    options: dict[str, Any] = dict(options_of(settings, "scale_moves"))
-    engine = HMC(chains=settings.chains, **options)
-    # tuned before the first sweep, the chains forget their start within a few
-    fit = drawn_fit(engine, model, replace(settings, warmup=min(settings.warmup, BURN_IN)), "hmc")
-    health = engine.diagnostics(fit.outcome.state)
-    rate = float(health["acceptance"].min())
-    if health["stuck"].any() or rate < ACCEPTED:
-        notice = (
-            f"a chain of hmc hardly moves (acceptance {rate:.2f}); use inference='gibbs', or a prior that shrinks more."
-        )
-        return fit._replace(notice=notice)
-    return fit
 
 
 def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
@@ -111,7 +135,9 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     mean = np.zeros(model.size)
     recorded: dict[str, Array] = {}
     batches = np.zeros((settings.chains, BATCHES, 1))
-    average = settings.readout.averager(model)
+    rows_known = not any(unknown.changes_rows for unknown in model.unknowns)
+    average = settings.readout.averager(model) if rows_known else None
+    collectors = tuple(unknown.collector() for unknown in model.unknowns)
     every = max(1, settings.draws // (_CAVITIES if model.size <= 500 else _CAVITIES // 5))
     kept = 0
     current = Outcome(None)
@@ -131,7 +157,13 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
                 for name, value in _noted(chain).items():
                     recorded.setdefault(name, np.empty_like(scale))[kept, k] = value
             if average is not None and kept % every == 0:
-                average.add(current.state[(kept // every) % settings.chains], iteration)
+                chain = current.state[(kept // every) % settings.chains]
+                now = implied(model, chain.unknowns) if model.unknowns else model
+                average.add(chain, iteration, now)
+            for chain in current.state if model.unknowns else ():
+                for collector, state in zip(collectors, chain.unknowns, strict=True):
+                    if collector is not None:
+                        collector.add(state)
             kept += 1
         return bool(settings.callback and settings.callback(iteration, info))
 
@@ -146,12 +178,34 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     root = _spread(flat)
     values = {name: column[:kept].T.copy() for name, column in recorded.items()}
     posterior = settings.readout.draws(mean / (kept * settings.chains), root, scale, draws, loglik, values)
-    held = settings.readout.of_draws(model, flat, scale.ravel(), average)
+    if rows_known:
+        held = settings.readout.of_draws(model, posterior, flat, scale.ravel(), average)
+    else:  # rows are left out of the variational fit: draws do not tell what a row says of its own entries
+        held = settings.readout.of_other(left_out_by_vb(model, settings), posterior)
     selected = None
     if hasattr(current.state[0], "inclusion"):
         used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, batches.shape[-1]).max(axis=1)
         selected = Inclusion.from_batches(batches, kept, settings.draws, used)
-    return Fit(posterior, held, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected)
+    recorded = {name: np.asarray(drawn) for name, drawn in posterior.recorded.items()}
+    noted = model.prior.start().values | recorded | {None: len(posterior.draws)}
+    fit = Fit(posterior, held, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected, values=noted)
+    return fit._replace(unknowns=collectors)
+
+
+def left_out_by_vb(model: Model, settings: Settings) -> Any:
+    """Left-out predictors of a quick variational fit, under a normal prior where the prior has point masses."""
+    quick = fit_vb(without_selection(model), replace(settings, options={}, callback=None))
+    return quick.held
+
+
+def without_selection(model: Model) -> Model:
+    """The model under a normal prior where its own has point masses."""
+    prior: Any = model.prior
+    if not prior.selects:
+        return model
+    if not prior.parts:
+        return model.with_prior(Ridge().bind(model.free, len(model.y)))
+    return model.with_prior(prior.with_fixed(Ridge().bind(model.free[prior.parts[0].where], len(model.y))))
 
 
 def _check_memory(settings: Settings, size: int) -> None:
@@ -170,6 +224,7 @@ def _check_memory(settings: Settings, size: int) -> None:
 def _noted(chain: Any) -> dict[str, float]:
     """Numbers of a chain's state worth recording beside its scale."""
     values = {name: value for name, value in chain.prior.values.items() if name != "scale"}
+    values |= getattr(chain, "noted", {})
     return values | ({"size": float(chain.gamma.sum())} if hasattr(chain, "gamma") else {})
 
 

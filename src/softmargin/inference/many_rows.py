@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,25 +12,20 @@ from softmargin.core.model import Model
 from softmargin.engines.mode.smoothed_start import many_rows, picked, spread_rows
 from softmargin.engines.vi.scale_mixture import mix_over_scale
 from softmargin.engines.vi.screened import ScreenedVI
-from softmargin.inference.functions import INFERENCES
 from softmargin.inference.readout import HeldOut
-from softmargin.inference.selecting import selecting_variational
 from softmargin.inference.settings import Fit, Settings, options_of, run_engine
 from softmargin.inference.stochastic import infer_svi
 
-__all__ = ["inference_for", "sampled"]
+__all__ = ["by_batches", "of_many_rows", "sampled", "suits"]
 
 _ROWS, _RATIO = 5_000, 10  # rows, and rows for each coefficient, that a learning rate is chosen on
 _SAMPLE = 4000  # rows by which two covariances are compared
 _ALIKE = 3e-3  # relative difference of variances that no probability shows
 
 
-def inference_for(name: str, model: Model) -> Callable[[Model, Settings, Fit | None], Fit]:
-    """The inference of that name, in the form that suits the number of rows."""
-    if name == "svi":
-        return _svi
-    tall = name == "vb" and many_rows(model) and hasattr(model.prior, "gaussian")
-    return _vb if tall and selecting_variational(model.prior) is None else INFERENCES[name]
+def suits(model: Model) -> bool:
+    """Whether a model has so many rows that ``of_many_rows`` is for it."""
+    return many_rows(model) and not model.prior.selects and not model.unknowns and not model.prior.parts
 
 
 def sampled(model: Model, settings: Settings) -> tuple[Any, Model, Settings]:
@@ -54,9 +48,11 @@ def _variances(model: Model, root: Any, near: Array) -> Array:
     return near * float(ratio.mean())
 
 
-def _svi(model: Model, settings: Settings, first: Fit | None) -> Fit:
+def by_batches(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     """By batches of rows; of very many rows only some have leave-one-out predictors."""
-    if not hasattr(model.prior, "gaussian"):
+    if model.unknowns or model.prior.parts:
+        raise ValueError("inference='svi' takes complete rows without random effects; use inference='vb'.")
+    if model.prior.selects:
         raise ValueError("inference='svi' does not go with priors that select; use inference='gibbs'.")
     done = infer_svi(model, settings)
     f, v = np.full((2, len(model.y)), np.nan)
@@ -64,7 +60,7 @@ def _svi(model: Model, settings: Settings, first: Fit | None) -> Fit:
     return done.fit._replace(held=HeldOut(f, v, done.fit.held.loo))
 
 
-def _vb(model: Model, settings: Settings, first: Fit | None) -> Fit:
+def of_many_rows(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     """As the usual one; leave-one-out predictors are those of the Gaussian with the moments of the mixture.
 
     That is what they tend to where a row has next to no part in its own predictor.

@@ -17,6 +17,7 @@ from softmargin.loo.class_average import ClassCavityAverage
 from softmargin.loo.class_cavity import ClassMoments, draw_cavities, fit_cavities, mix_cavities, mode_cavities
 from softmargin.loo.class_link import ClassLeaveOneOut, fit_class_link
 from softmargin.loo.link import WORTH, LeaveOneOut, cavity, fit_link, mixed_cavity
+from softmargin.loo.missing_cavity import left_out
 from softmargin.posterior.classes import ClassDraws, ClassGaussian, ClassPoint
 from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.priors.penalty import Penalty
@@ -71,16 +72,22 @@ class Readout(Protocol):
     ) -> Any:
         """A posterior of draws (chains, draws, coefficients)."""
 
-    def of_fit(self, model: Model, state: Any) -> Any:
-        """Leave-one-out predictors from a Gaussian fit."""
+    def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> Any:
+        """Leave-one-out predictors from a Gaussian fit; the model is the one that the unknowns imply."""
 
-    def of_mixture(self, model: Model, mixture: Mixture) -> Any:
+    def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> Any:
         """From a mixture of such fits over the scale."""
+
+    def of_point(self, model: Model, f: Array, mean: Array, held: Any, unknowns: tuple[Any, ...] = ()) -> Any:
+        """From a mode with predictors f, beside a Gaussian fit with predictors ``mean`` and their ``held`` ones."""
+
+    def of_other(self, held: Any, posterior: Any) -> Any:
+        """From draws whose left-out predictors are those of a Gaussian fit."""
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> Any:
         """From a mode."""
 
-    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> Any:
+    def of_draws(self, model: Model, posterior: Any, draws: Array, scale: Array, average: Any) -> Any:
         """From draws (n, coefficients); ``average`` is what ``averager`` made, fed with sweeps."""
 
     def averager(self, model: Model) -> Any:
@@ -125,12 +132,22 @@ class BinaryReadout:
         loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, worth=worth, smooth=smooth, tol=self.tol)
         return HeldOut(f, v, loo)
 
-    def of_fit(self, model: Model, state: Any) -> HeldOut:
-        return self.linked(model, *cavity(state.f, state.v, state.message.w, state.message.b, self.part))
+    def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> HeldOut:
+        return self.linked(model, *left_out(model, state, self.part))
 
-    def of_mixture(self, model: Model, mixture: Mixture) -> HeldOut:
-        outs = [cavity(state.f, state.v, state.message.w, state.message.b, self.part) for state in mixture.states]
+    def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> HeldOut:
+        outs = [left_out(model, state, self.part) for state in mixture.states]
         return self.linked(model, *mixed_cavity(mixture.weights, outs))
+
+    def of_point(self, model: Model, f: Array, mean: Array, held: HeldOut, unknowns: tuple[Any, ...] = ()) -> HeldOut:
+        """With an offset: few rows per group leave the mode of their effects far from the mean."""
+        offset, worth = self.columns.intercept, 0.0 if self.free_offset else WORTH
+        out, nothing = f - (mean - held.f), np.zeros_like(f)
+        how: dict[str, Any] = {"offset": offset, "worth": worth, "smooth": True, "tol": self.tol}
+        return HeldOut(out, nothing, fit_link(model.y, out, nothing, self.weight, float("nan"), **how))
+
+    def of_other(self, held: HeldOut, posterior: Any) -> HeldOut:
+        return held
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> HeldOut:
         left_out = getattr(model.space, "left_out", leave_one_out)  # a space without matrices has its own
@@ -144,7 +161,7 @@ class BinaryReadout:
         f_out, _, max_kv = cavity(f, v, message.w, message.b, self.part)
         return self.linked(model, f_out, np.zeros_like(f), max_kv, smooth=True)
 
-    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> HeldOut:
+    def of_draws(self, model: Model, posterior: Any, draws: Array, scale: Array, average: Any) -> HeldOut:
         moments = grouped_cavity(model, draws, scale, self.part)
         if moments[2] > _GAUSSIAN and average is not None:  # too skewed for Gaussian moments, as on separable data
             moments = average.moments()
@@ -155,7 +172,7 @@ class BinaryReadout:
         return replace(self, tol=1e-6)
 
     def averager(self, model: Model) -> CavityAverage | None:
-        narrow = model.size <= 2000 or hasattr(model.prior, "always")
+        narrow = model.size <= 2000 or model.prior.selects
         return CavityAverage(model, self.part) if narrow else None
 
 
@@ -193,10 +210,10 @@ class ClassReadout:
         f, V, max_kv = moments
         return ClassHeldOut(f, V, fit_class_link(self.label, f, V, self.weight, max_kv, smooth=smooth))
 
-    def of_fit(self, model: Model, state: Any) -> ClassHeldOut:
+    def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> ClassHeldOut:
         return self._linked(fit_cavities(model, state.q, state.f, state.message, self.part))
 
-    def of_mixture(self, model: Model, mixture: Mixture) -> ClassHeldOut:
+    def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> ClassHeldOut:
         parts = [fit_cavities(model, state.q, state.f, state.message, self.part) for state in mixture.states]
         return self._linked(mix_cavities(mixture.weights, parts))
 
@@ -222,13 +239,13 @@ class ClassReadout:
         g[pairs] = np.maximum(total[group] + 2.0 * model.c[pairs], 0.0)
         return g
 
-    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
+    def of_draws(self, model: Model, posterior: Any, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
         moments = draw_cavities(model, draws, scale, self.part)
         if average is not None:
             other = average.moments()
             distance = float(((moments.mean - other.mean) ** 2).sum())
             far = distance > float(np.einsum("irr->", other.covariance))  # a group of draws was far from Gaussian
-            if far or moments.max_kv > _GAUSSIAN or hasattr(model.prior, "always"):
+            if far or moments.max_kv > _GAUSSIAN or model.prior.selects:
                 moments = other
         return self._linked(moments)
 
@@ -236,5 +253,5 @@ class ClassReadout:
         return self
 
     def averager(self, model: Model) -> ClassCavityAverage | None:
-        narrow = model.size <= 2000 or hasattr(model.prior, "always")
+        narrow = model.size <= 2000 or model.prior.selects
         return ClassCavityAverage(model, self.part) if narrow else None

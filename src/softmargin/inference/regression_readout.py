@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.loss import Message
 from softmargin.core.model import Model
 from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.scale_mixture import Mixture
 from softmargin.loo.cavity import CavityAverage, grouped_cavity
-from softmargin.loo.link import cavity, mixed_cavity
+from softmargin.loo.link import mixed_cavity
+from softmargin.loo.missing_cavity import left_out
 from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.solvers.low_rank import enlarged
-from softmargin.unknowns.noise import NoiseState, at_noise
+from softmargin.unknowns.noise import NoiseState
 
 __all__ = [
     "HeldOutResponses",
@@ -82,6 +83,8 @@ class HeldOutResponses(NamedTuple):
     v: Array
     log_density: Array
     loo: RegressionLeaveOneOut
+    levels: Array  # equally probable noise levels nu
+    losses: tuple[Any, ...]  # and the loss that goes with each
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,7 @@ class RegressionReadout:
     units: Units
     part: Array
     count: Array
+    noise: int = 0  # which of the unknowns the noise is
 
     def _mean(self, beta: Array) -> Array:
         return self.units.mean(beta, self.columns.intercept)
@@ -124,34 +128,41 @@ class RegressionReadout:
             self._mean(draws), loglik, noted,
         )  # fmt: skip
 
-    def averager(self, model: Model) -> _NoisyAverage | None:
+    def averager(self, model: Model) -> CavityAverage | None:
         """Collects sweeps where draws alone may not do."""
-        return _NoisyAverage(CavityAverage(model, self.part)) if model.size <= _NARROW else None
+        return CavityAverage(model, self.part) if model.size <= _NARROW else None
 
-    def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> Any:
-        """The collected sweeps: rows are left out when the noise has been read off too; see ``of_noisy_draws``."""
-        return average
-
-    def of_fit(self, model: Model, state: NoiseState) -> HeldOutResponses:
+    def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...]) -> HeldOutResponses:
         """Rows left out of a Gaussian fit; exact for the squared loss at a given noise level and scale."""
-        return self._held(model, *_left_out(state.inner, self.part), *levels_of_law(state))
+        return self._held(model, *_left_out(model, state, self.part), *levels_of_law(unknowns[self.noise]))
 
-    def of_mixture(self, model: Model, mixture: Mixture, state: NoiseState) -> HeldOutResponses:
+    def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...]) -> HeldOutResponses:
         """Rows left out of a mixture of such fits over the scale."""
-        moments = mixed_cavity(mixture.weights, [_left_out(each, self.part) for each in mixture.states])
-        return self._held(model, *moments, *levels_of_law(state))
+        moments = mixed_cavity(mixture.weights, [_left_out(model, each, self.part) for each in mixture.states])
+        return self._held(model, *moments, *levels_of_law(unknowns[self.noise]))
 
-    def of_noisy_draws(self, model: Model, fit: Any, levels: Array, losses: tuple[Any, ...]) -> HeldOutResponses:
+    def of_point(
+        self, model: Model, f: Array, mean: Array, held: HeldOutResponses, unknowns: tuple[Any, ...]
+    ) -> HeldOutResponses:
+        """Rows left out of the Gaussian fit, with the noise of the mode: a point has no spread to take a row from."""
+        return self._held(model, held.f, held.v, held.loo.max_kv, *levels_of_law(unknowns[self.noise]))
+
+    def of_other(self, held: HeldOutResponses, posterior: Any) -> HeldOutResponses:
+        """Rows left out of a Gaussian fit, with the noise of the draws."""
+        levels, losses = levels_of_draws(posterior.recorded, held.losses[0], self.units)
+        return held._replace(levels=levels, losses=losses)
+
+    def of_draws(self, model: Model, posterior: Any, draws: Array, scale: Array, average: Any) -> HeldOutResponses:
         """Rows left out of draws, their messages those of the average noise."""
-        posterior, power = fit.posterior, model.loss.noise_power  # type: ignore[attr-defined]
-        loss = losses[0]
+        levels, losses = levels_of_draws(posterior.recorded, model.loss, self.units)
+        loss: Any = losses[0]
         if hasattr(loss, "width"):
             loss = loss.with_width(float(np.mean([each.width for each in losses])))
-        draws = self.units.model(posterior.draws.reshape(-1, posterior.draws.shape[-1]), self.columns.intercept)
-        now = at_noise(model, loss, float(np.mean(levels**-power)))
-        moments = grouped_cavity(now, draws, posterior.scales, self.part)
-        if moments[2] > _GAUSSIAN and fit.held is not None:  # few draws, or far from normal
-            moments = fit.held.average.moments()
+        weight = float(np.mean(levels**-loss.noise_power))
+        now = replace(model.with_weight(weight * model.c), loss=loss)
+        moments = grouped_cavity(now, draws, scale, self.part)
+        if moments[2] > _GAUSSIAN and average is not None:  # few draws, or far from normal
+            moments = average.moments()
         return self._held(model, *moments, levels, losses)
 
     def _held(
@@ -169,29 +180,18 @@ class RegressionReadout:
             1.0 - square / constant if constant > 0.0 else float("nan"),
             max_kv,
         )
-        return HeldOutResponses(f, v, density, loo)
+        return HeldOutResponses(f, v, density, loo, levels, losses)
 
 
-def _left_out(state: Any, part: Array) -> tuple[Array, Array, float]:
+def _left_out(model: Model, state: Any, part: Array) -> tuple[Array, Array, float]:
     """Predictors of a Gaussian fit without their own row, and the largest k v.
 
     What is taken out of the precision is what a row has put in, where the fit tells: the message that it would send
     next may be another while the noise level still moves, and more than there is.
     """
-    w, b, _ = state.message
+    w, b, bound = state.message
     built = getattr(state, "ku", w)
-    return cavity(state.f, state.v, built, b + (built - w) * state.f, part)
-
-
-class _NoisyAverage(NamedTuple):
-    """Leave-one-out moments averaged over sweeps, each at its own noise."""
-
-    average: CavityAverage
-
-    def add(self, chain: Any, iteration: int) -> None:
-        """Take every row out of the present sweep."""
-        kappa = math.exp(-chain.loss.noise_power * chain.log_level)
-        self.average.add(chain.chain, iteration, at_noise(self.average.model, chain.loss, kappa))
+    return left_out(model, state._replace(message=Message(built, b + (built - w) * state.f, bound)), part)
 
 
 def _log_predictive(error: Array, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:

@@ -22,7 +22,7 @@ _VARIATIONAL = {"Laplace": LaplaceZeroVB}
 
 def has_point_masses(prior: Any) -> bool:
     """Whether a bound prior puts mass on zero."""
-    return bool(getattr(prior, "point_masses", ""))
+    return bool(prior.selects)
 
 
 def selecting_sampler(prior: Any) -> Any:
@@ -34,4 +34,4 @@ def selecting_sampler(prior: Any) -> Any:
 
 def selecting_variational(prior: Any) -> Any:
     """Class of the variational engine that knows point masses; None where there is none."""
-    return _VARIATIONAL.get(getattr(prior, "point_masses", ""))
+    return _VARIATIONAL.get(prior.point_masses)

@@ -87,6 +87,8 @@ class Fit(NamedTuple):
     inclusion: Inclusion | None = None
     notice: str = ""  # what the user should know about the run
     remark: str = ""  # and about the model
+    unknowns: tuple[Any, ...] = ()  # what is known of the unknowns: their densities, or averages of their draws
+    values: Any = None  # numbers of the prior by name, or draws of them
 
     @property
     def loo(self) -> Any:
@@ -121,6 +123,6 @@ def best_of(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
 
 
 def needs_no_draws(model: Model) -> None:
-    reason = getattr(model.prior, "only_draws", "")
+    reason = model.prior.only_draws
     if reason:
         raise ValueError(f"{reason}.")

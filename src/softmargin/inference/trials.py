@@ -29,9 +29,9 @@ from softmargin.inference.choices import (
     refitted,
     tilted,
 )
-from softmargin.inference.functions import fit_vb
 from softmargin.inference.readout import HeldOut
 from softmargin.inference.settings import Fit, Settings
+from softmargin.inference.variational import fit_vb
 from softmargin.loo.link import WORTH, fit_link
 
 __all__ = [
@@ -115,7 +115,7 @@ class Decision(NamedTuple):
     """
 
     chosen: Chosen
-    fit: Fit
+    fit: Any
     tilted: Fit | None = None
 
     def collapsed(self, fit: Fit) -> bool:

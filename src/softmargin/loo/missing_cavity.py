@@ -9,13 +9,14 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Message
+from softmargin.core.model import Model
 from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Imputed, predicted
 from softmargin.loo.link import cavity
 from softmargin.rows.compiled import njit
 from softmargin.unknowns.covariates import CovariateLaw
 
-__all__ = ["missing_cavities"]
+__all__ = ["left_out", "missing_cavities"]
 
 _LARGEST = 0.999  # of the precision along any direction that one row may supply
 
@@ -61,6 +62,19 @@ def _incomplete(
             v[i] += g @ g + weight * (Ug @ np.linalg.solve(H, Ug))
             v[i] += (np.ascontiguousarray(T[:, j]) @ mean + g @ change) ** 2
     return largest
+
+
+def left_out(model: Model, state: Any, part: Array) -> tuple[Array, Array, float]:
+    """Moments of the predictors of a Gaussian fit with the part ``part`` of each row's own message taken out.
+
+    The third number is the largest k v. Rows with missing entries know how to be seen without their response.
+    """
+    design: Any = model.blocks.design
+    law = getattr(design, "law", None)
+    if law is None:
+        return cavity(state.f, state.v, state.message.w, state.message.b, part)
+    mean, root = state.coefficients
+    return missing_cavities(design, law, mean, root, state.message, state.f, state.v, part)
 
 
 def missing_cavities(

@@ -54,6 +54,11 @@ class EpsilonInsensitive:
         beyond = 0.5 / kappa / total * -np.expm1(-2.0 * kappa * np.maximum(size - self.epsilon, 0.0))
         return 0.5 + np.sign(e) * (inside + beyond)
 
+    def noise_variance(self, kappa: float) -> float:
+        """Variance of y - f at weight ``kappa``: that of the flat part and of the two tails."""
+        band, tail = self.epsilon, 1.0 / kappa
+        return (2.0 * band**3 / 3.0 + tail * (band**2 + tail * (band + 0.5 * tail))) / (2.0 * band + tail)
+
     def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
         """Log density of y at ``e = y - E f`` and weight ``kappa``, for f ~ N(E f, v).
 

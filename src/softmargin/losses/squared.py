@@ -33,6 +33,10 @@ class Squared:
         p: Array = ndtr(e * np.sqrt(kappa))
         return p
 
+    def noise_variance(self, kappa: float) -> float:
+        """Variance of y - f at weight ``kappa``."""
+        return 1.0 / kappa
+
     def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
         """Log density of y at ``e = y - E f`` and weight ``kappa``, for f with the variance v."""
         total = v + 1.0 / kappa

@@ -1,10 +1,11 @@
-"""Which loss a regression has when none is given: quick fits of both, compared by their bounds on the evidence.
+"""Regression: its fitted model, and which loss it has when none is given.
 
-Both losses are normalised densities of y with a learned noise level, so the bounds of their fits are on one scale. A
-learned band enters at its best value, at the price of its prior density in spreads of y. The rule was picked among
-leave-one-out densities with several handicaps, leave-one-out errors, and the evidence with the band integrated out, on
-588 simulated problems and 381 splits of 52 real regressions; the differences between the first, the last and this one
-are small. ``docs/regression.md`` has its figures on problems that were simulated afterwards.
+Quick fits of the losses are compared by their bounds on the evidence. All of them are normalised densities of y with a
+learned noise level, so the bounds of their fits are on one scale. A learned band enters at its best value, at the price
+of its prior density in spreads of y. The rule was picked among leave-one-out densities with several handicaps,
+leave-one-out errors, and the evidence with the band integrated out, on 588 simulated problems and 381 splits of 52 real
+regressions; the differences between the first, the last and this one are small. ``docs/regression.md`` has its figures
+on problems that were simulated afterwards.
 """
 
 from __future__ import annotations
@@ -12,18 +13,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from softmargin.core.loop import Outcome
+import numpy as np
+
+from softmargin.core.array import Array
 from softmargin.core.model import Model
+from softmargin.designs.standardize import Columns
 from softmargin.inference.choices import Record, mean_and_error
-from softmargin.inference.regression import variational
-from softmargin.inference.settings import Settings
-from softmargin.models.build import Problem
+from softmargin.inference.functions import INFERENCES
+from softmargin.inference.regression_readout import RegressionReadout, Units, half_widths
+from softmargin.inference.settings import Fit, Settings
+from softmargin.inference.variational import fit_vb
+from softmargin.models.compose import Data, compose
+from softmargin.models.fitted import Linear
+from softmargin.models.two_class import Recipe
+from softmargin.priors.ridge import Ridge
+from softmargin.rows.in_memory import one_blas_thread
+from softmargin.rows.streams import Streams
 from softmargin.unknowns.noise import Noise
 
-__all__ = ["Likelihood", "LikelihoodChoice", "choose_likelihood"]
+__all__ = ["Likelihood", "LikelihoodChoice", "Regression", "choose_likelihood", "fit_regression"]
 
 
 class Likelihood(NamedTuple):
@@ -33,54 +44,128 @@ class Likelihood(NamedTuple):
     loss: Any
     noise: Noise
 
+    def of(self, model: Model) -> Model:
+        """A regression with this likelihood; the noise is the first of its unknowns."""
+        return replace(model, loss=self.loss).with_unknowns((self.noise, *model.unknowns[1:]))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Regression(Linear):
+    """A fitted regression; its posterior is in units of y."""
+
+    units: Units
+    likelihood: Likelihood
+    record: Record  # of what was tried to choose the likelihood
+
+    @property
+    def noise(self) -> float:
+        """Noise level in units of y: exp of the mean of its logarithm."""
+        return self.units.spread * float(np.exp(np.log(self.fit.held.levels).mean()))
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of a response around f, averaged over what is known of the noise."""
+        held = self.fit.held
+        known = zip(held.levels, held.losses, strict=True)
+        each = [loss.noise_variance(float(level) ** -loss.noise_power) for level, loss in known]
+        return self.units.spread**2 * float(np.mean(each))
+
+    def predicted(self, X: Any) -> Array:
+        """Posterior mean of f."""
+        with one_blas_thread():
+            return self._mean(X)
+
+    def half_widths(self, X: Any, level: float) -> tuple[Array, Array]:
+        """Mean of f, and half the width of the interval that contains a new y with probability ``level``."""
+        with one_blas_thread():
+            f, v = self.moments(X)
+        spread, held = self.units.spread, self.fit.held
+        return f, spread * half_widths(level, v / spread**2, held.levels, held.losses)
+
+
+def fit_regression(
+    recipe: Recipe,
+    likelihoods: tuple[Likelihood, ...],
+    units: Units,
+    X: Any,
+    y: Array,
+    count: Array,
+    columns: Columns,
+    *,
+    streams: Streams,
+    workers: int = 1,
+    callback: Callable[[int, Any], bool] | None = None,
+) -> Regression:
+    """Fit rows that count ``count`` times each, with the likelihood of the highest evidence."""
+    data = Data(X, (y - units.centre) / units.spread, count, count, columns)
+    form = {"loss": likelihoods[0].loss, "unknowns": (likelihoods[0].noise,), "streams": streams, "workers": workers}
+
+    def under_ridge() -> Any:
+        return compose(recipe, data, prior=Ridge(), solver="auto", **form)
+
+    with one_blas_thread():
+        whole = compose(recipe, data, **form)
+        readout = RegressionReadout(columns, whole.basis, units, whole.part, count)
+        settings = Settings(readout, callback=callback, **recipe.run)
+        try:
+            likelihood, record, first = choose_likelihood(likelihoods, whole.model, settings, under_ridge)
+            if first is not None and first.outcome.interrupted and recipe.inference != "vb":
+                raise KeyboardInterrupt("interrupted while the likelihood was being chosen")
+            fit = INFERENCES[recipe.inference](likelihood.of(whole.model), settings, first)
+        finally:
+            whole.model.blocks.close()
+    parted = Regression.parted(fit._replace(scale=units.spread * fit.scale), whole.reader(fit, units.spread))
+    return Regression(units=units, likelihood=likelihood, record=record, **parted)
+
 
 class LikelihoodChoice(NamedTuple):
     """The likelihood that was taken, what was tried, and its variational fit where that is one of the model itself."""
 
     likelihood: Likelihood
     record: Record
-    first: Outcome | None
+    first: Fit | None
 
 
 def choose_likelihood(
-    likelihoods: tuple[Likelihood, ...], model: Model, settings: Settings, ridge: Callable[[], Problem]
+    likelihoods: tuple[Likelihood, ...], model: Model, settings: Settings, under_ridge: Callable[[], Any]
 ) -> LikelihoodChoice:
     """The likelihood with the highest bound on the evidence.
 
     Fits are those of the model; where its prior has point masses, or there are more columns than rows, they are made
-    under a ridge prior (``ridge``) instead. A fit that is stopped by the user ends the choice.
+    ``under_ridge`` instead. A fit that is stopped by the user ends the choice.
     """
     if len(likelihoods) == 1:
         return LikelihoodChoice(likelihoods[0], Record(), None)
-    if hasattr(model.prior, "gaussian") and (model.size <= len(model.y) or hasattr(model.blocks.design, "entries")):
+    few = model.size <= len(model.y) or hasattr(model.blocks.design, "entries") or bool(model.prior.parts)
+    if few and not model.prior.selects and not model.prior.only_draws:
         return _highest(likelihoods, model, settings)
-    problem = ridge()
-    readout = replace(settings.readout, basis=problem.coordinates.basis)
+    other = under_ridge()
+    readout = replace(settings.readout, basis=other.basis)
     try:
-        found = _highest(likelihoods, problem.model, replace(settings, readout=readout, callback=None))
+        found = _highest(likelihoods, other.model, replace(settings, readout=readout, callback=None))
     finally:
-        problem.model.blocks.close()
-    if found.first is not None and found.first.interrupted:
+        other.model.blocks.close()
+    if found.first is not None and found.first.outcome.interrupted:
         raise KeyboardInterrupt("interrupted while the likelihood was being chosen")
     return found._replace(first=None)
 
 
 def _highest(likelihoods: tuple[Likelihood, ...], model: Model, settings: Settings) -> LikelihoodChoice:
     """Fit them in turn; of what there is when the user stops a fit, the one that came to its end."""
-    record, readout = Record(), settings.readout
+    record, readout, plain = Record(), settings.readout, replace(settings, options={})
     logs = math.log(readout.units.spread)  # from the model's response to the units of y
-    taken: tuple[Likelihood, Outcome] | None = None
+    taken: tuple[Likelihood, Fit] | None = None
     for each in likelihoods:
-        begun, now = time.process_time(), replace(model, loss=each.loss)
-        outcome = variational(now, settings, each.noise)
-        fitted, name, bound = time.process_time(), {"likelihood": each.name}, outcome.state.objective
-        record.add(name, "evidence bound", bound - float(readout.count.sum()) * logs, math.nan, fitted - begun)
-        left_out = mean_and_error(readout.of_fit(now, outcome.state).log_density - logs, readout.count)
-        record.add(name, "leave-one-out", *left_out, time.process_time() - fitted)  # told, not asked
-        if taken is None or (bound > taken[1].state.objective and not outcome.interrupted):
-            taken = each, outcome
-        if outcome.interrupted:
-            taken[1].interrupted, taken[1].converged = True, False
+        begun = time.process_time()
+        fit = fit_vb(each.of(model), plain)
+        seconds, name, bound = time.process_time() - begun, {"likelihood": each.name}, fit.outcome.state.objective
+        record.add(name, "evidence bound", bound - float(readout.count.sum()) * logs, math.nan, seconds)
+        left_out = mean_and_error(fit.held.log_density - logs, readout.count)
+        record.add(name, "leave-one-out", *left_out, 0.0)  # told, not asked
+        if taken is None or (bound > taken[1].outcome.state.objective and not fit.outcome.interrupted):
+            taken = each, fit
+        if fit.outcome.interrupted:
+            taken[1].outcome.interrupted, taken[1].outcome.converged = True, False
             break
     assert taken is not None
     record.taken = {"likelihood": taken[0].name}

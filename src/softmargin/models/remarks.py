@@ -13,8 +13,8 @@ from softmargin.core.model import Model
 from softmargin.exceptions import ModelWarning
 from softmargin.inference.choices import entropy
 from softmargin.inference.deferred import Deferred
-from softmargin.inference.functions import fit_vb
 from softmargin.inference.settings import Fit, Settings
+from softmargin.inference.variational import fit_vb
 from softmargin.losses.logit import Logit
 
 __all__ = ["compared_with_logit", "warn_of_models"]

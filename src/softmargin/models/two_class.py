@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from softmargin.core.array import Array
-from softmargin.core.design import Design
 from softmargin.core.model import Model
-from softmargin.designs.standardize import Columns, design_for
+from softmargin.designs.standardize import Columns
 from softmargin.engines.mode.smoothed_start import many_rows
 from softmargin.inference.choices import Candidate, Part, Rules
-from softmargin.inference.many_rows import inference_for, sampled
+from softmargin.inference.draws import without_selection
+from softmargin.inference.functions import inference_for
+from softmargin.inference.many_rows import sampled
 from softmargin.inference.readout import BinaryReadout
-from softmargin.inference.settings import Fit, Inclusion, Settings
+from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.trials import (
     Chosen,
     Decision,
@@ -27,23 +27,25 @@ from softmargin.inference.trials import (
     chosen_by,
     finished,
     linked_by,
+    loss_of,
     out_of_fold,
     quick_fit,
     row_order,
     two_classes,
 )
+from softmargin.inference.variational import fit_vb
 from softmargin.loo.link import decided
 from softmargin.losses.probability import predictive_probability, pseudo_probability, sign_probability
-from softmargin.models.build import prepare
+from softmargin.models.build import kept_columns, observed_columns
+from softmargin.models.compose import Data, compose
+from softmargin.models.fitted import Fitted, Linear
 from softmargin.models.remarks import compared_with_logit
 from softmargin.models.wide import choose_wide, is_wide
-from softmargin.posterior import diagnostics
-from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, widened
 from softmargin.priors.ridge import Ridge
 from softmargin.rows.in_memory import one_blas_thread
-from softmargin.rows.streams import Purpose, Streams
+from softmargin.rows.streams import Streams
 
-__all__ = ["Binary", "Recipe", "fit_binary", "spread_of"]
+__all__ = ["Binary", "LinearBinary", "Recipe", "fit_two_classes"]
 
 
 # Left-out predictors of the closed form flatter the more the larger k v is, and those of refits vary the more the fewer
@@ -74,6 +76,11 @@ class Recipe:
         """Whether the prior says which columns are in."""
         return hasattr(self.prior, "always_include")
 
+    @property
+    def refits(self) -> bool:
+        """Whether other rows mean other columns, so that folds are fitted as data of their own."""
+        return self.incomplete or bool(self.effects)
+
     def decided(self) -> Chosen | None:
         """Tilt and rate where there is nothing to choose: given, or those of a genuine likelihood."""
         if self.candidate is not None:
@@ -90,33 +97,15 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Binary:
+class Binary(Fitted):
     """A fitted model of two classes."""
 
-    fit: Fit
     learning_rate: float
     loss: Any = None
     chosen: Chosen | None = None
 
-    takes_missing = False  # whether new rows may have missing values
-
-    @property
-    def parts(self) -> tuple[Binary, ...]:
-        """The models that this one consists of."""
-        return (self,)
-
-    @property
-    def columns(self) -> Columns:
-        return self.fit.posterior.columns
-
-    @property
-    def posterior(self) -> Any:
-        """The posterior as it is reported: standard deviations are those of the base rate, whatever rate was chosen."""
-        return widened(self.fit.posterior, self.stretch)
-
     @property
     def stretch(self) -> float:
-        """By how much posterior standard deviations are widened where they are reported."""
         return 1.0 if self.chosen is None else self.chosen.stretch
 
     @property
@@ -128,15 +117,11 @@ class Binary:
         """How far the link moves the boundary from f = 0."""
         return float(self.fit.held.offset) if kind == "calibrated" else 0.0
 
-    def design(self, X: Any) -> Design:
-        """New rows in the columns of the model."""
-        return design_for(X, self.columns)
-
     def decision(self, X: Any, kind: str) -> Array:
         """Posterior mean of f, moved by the offset of the link so that it is positive where P is above one half."""
         with one_blas_thread():
             if self.offset(kind) == 0.0:  # no variances are needed
-                return self.fit.posterior.predictor(self.design(X))
+                return self._mean(X)
             return self._moved(*self._linked_moments(X), kind)
 
     def _moved(self, f: Array, v: Array, kind: str) -> Array:
@@ -145,11 +130,6 @@ class Binary:
     def _linked_moments(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of f as the link takes them."""
         return self.moments(X)
-
-    def moments(self, X: Any) -> tuple[Array, Array]:
-        """Posterior mean and variance of f."""
-        f, v = self.fit.posterior.moments(self.design(X))
-        return f, v
 
     def positive(self, X: Any, kind: str) -> Array:
         """Probability of the second class, above one half exactly where ``decision`` is positive."""
@@ -177,49 +157,21 @@ class Binary:
         second = self.fit.held.probability
         return np.column_stack((1.0 - second, second))
 
-    def sample(self, X: Any, n: int, streams: Streams) -> Array:
-        """Draws (rows, n) of f."""
-        with one_blas_thread():
-            posterior: GaussianPosterior = spread_of(self.posterior, "sample")
-            return posterior.sample(self.design(X), streams.at(Purpose.PREDICT), n)
 
-    def inclusion(self) -> Inclusion | None:
-        """Inclusion probabilities of the columns of X; zero for constant ones."""
-        return None if self.fit.inclusion is None else self.fit.inclusion.by_column(self.columns)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearBinary(Linear, Binary):
+    """A fitted model of two classes with columns, effects of groups and missing entries."""
 
-    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
-        """Draws of everything that was sampled, in the units of X."""
-        return diagnostics.sampled(spread_of(self.posterior, "to_arviz"), draws, streams)
+    def _linked_moments(self, X: Any) -> tuple[Array, Array]:
+        """The link weighs what is not known by lam, learned from rows of known groups.
 
-    def summary(self, names: list[str], level: float, classes: Any = None) -> pd.DataFrame:
-        """One row a coefficient, the intercept first where there is one."""
-        posterior = self.posterior
-        if isinstance(posterior, GaussianPosterior):
-            table = posterior.table(level)
-        else:
-            coef, intercept = posterior.user_mean()
-            table = {"mean": np.concatenate(([intercept], coef))}
-        frame = pd.DataFrame(table, index=pd.Index(["Intercept", *names], name="feature"))
-        chosen = self.inclusion()
-        if chosen is not None:
-            frame["inclusion"] = np.concatenate(([1.0], chosen.chains.mean(axis=0)))
-            frame["inclusion_error"] = np.concatenate(([0.0], chosen.error))
-            frame["inclusion_range"] = np.concatenate(([0.0], np.ptp(chosen.chains, axis=0)))
-        if isinstance(posterior, DrawsPosterior):
-            frame = frame.assign(**posterior.in_blocks().mixing())
-        return frame if self.columns.intercept else frame.iloc[1:]
+        What groups vary by is no lack of knowledge and counts in full.
+        """
+        f, v, between = self.reader.moments(self.joint, X)
+        return f, v + between / self.fit.loo.lam if self.reader.terms else v
 
 
-def spread_of(posterior: Any, what: str) -> Any:
-    """The posterior, where it has a spread."""
-    if not posterior.has_spread:
-        raise ValueError(
-            f"{what} needs a posterior, and inference='map' gives a point; fit with inference='vb' or 'gibbs'."
-        )
-    return posterior
-
-
-def fit_binary(
+def fit_two_classes(
     recipe: Recipe,
     X: Any,
     sign: Array,
@@ -230,33 +182,41 @@ def fit_binary(
     streams: Streams,
     workers: int = 1,
     callback: Callable[[int, Any], bool] | None = None,
-) -> Binary:
-    """Fit rows with signs -1 and 1 that count ``count`` times each and weigh ``weight``."""
+    part: bool = False,
+) -> LinearBinary:
+    """Fit rows with signs -1 and 1 that count ``count`` times each and weigh ``weight``.
+
+    ``part`` says that they are some of the data's rows.
+    """
     with one_blas_thread():
-        rows = (X, sign, count, weight, columns)
-        form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
+        data = Data(X, sign, count, weight, columns)
+        form = {"loss": recipe.loss, "workers": workers, "streams": streams, "part": part}
         chosen = recipe.decided()
         # a mode alone: its rate is given, not chosen by fits that need more of the rows
         point = chosen is not None and recipe.inference == "map" and hasattr(recipe.loss, "box")
-        problem = prepare(
-            *rows, prior=recipe.prior, solver=recipe.solver, point=point, gaussian=recipe.inference == "vb", **form
-        )
-        model = problem.model
-        readout = BinaryReadout(columns, problem.coordinates.basis, problem.part, weight)
-        settings = Settings(readout, callback=callback, **recipe.run)
+        whole = compose(recipe, data, point=point, gaussian=recipe.inference == "vb", **form)
+        model = whole.model
+        settings = Settings(BinaryReadout(columns, whole.basis, whole.part, weight), callback=callback, **recipe.run)
         try:
-            infer = inference_for(recipe.inference, model)
+            infer = _quick if recipe.quick else inference_for(recipe.inference, model)
             if chosen is None:
-                plan = _choose(recipe, rows, form, model, settings)
+                choose = _choose_by_refits if recipe.refits else _choose
+                plan = choose(recipe, data, form, model, settings)
                 model = plan.model
                 fit, chosen = plan.carried_out(infer, settings)
             else:
                 fit = infer(*at_candidate(model, settings, chosen.candidate), None)
-            if not many_rows(model):
+            if not (many_rows(model) or recipe.refits or recipe.quick):
                 fit = fit._replace(remark=compared_with_logit(model, settings, weight, fit))
-            return Binary(fit, chosen.candidate.rate, recipe.loss, chosen)
         finally:
             model.blocks.close()
+    parted = LinearBinary.parted(fit, whole.reader(fit))
+    return LinearBinary(learning_rate=chosen.candidate.rate, loss=recipe.loss, chosen=chosen, **parted)
+
+
+def _quick(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
+    fit: Fit = fit_vb(model, replace(settings, options={}))
+    return fit
 
 
 class _Plan(NamedTuple):
@@ -286,10 +246,38 @@ class _Plan(NamedTuple):
         return fit if found is None else linked_by(found, model, settings, fit)
 
 
-def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, settings: Settings) -> _Plan:
+def _choose_by_refits(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, settings: Settings) -> _Plan:
+    """Tilt and rate of a model with unknowns or terms: other rows mean other columns, so folds are whole fits."""
+    X, sign, count, weight, columns = data
+    plain, label = without_selection(model), (sign > 0.0).astype(np.intp)
+    quiet = replace(settings, options={}, callback=None)
+
+    def quick(candidate: Candidate, least: float) -> Fit | None:
+        if recipe.incomplete:
+            found: Fit = fit_vb(*at_candidate(plain, quiet, candidate))
+            return found
+        return quick_fit(plain, quiet, candidate, least)
+
+    def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
+        rows, times = train.rows, count[train.rows] * train.share
+        own, held = (X.at(rows), X.at(test.rows)) if recipe.effects else (X[rows], X[test.rows])
+        if recipe.incomplete:
+            own = own._replace(X=observed_columns(own.X)) if recipe.effects else observed_columns(own)
+        values = own.X if recipe.effects else own
+        kept = kept_columns(values, times, intercept=columns.intercept, standardized=recipe.standardized)
+        some = (own, sign[rows], times, weight[rows] * train.share, kept)
+        other = fit_two_classes(recipe.refit(candidate), *some, streams=form["streams"], part=True)
+        return loss_of(other.probability(held, "calibrated"), label[test.rows])
+
+    order = row_order(X.X if recipe.effects else X)
+    chosen = chosen_by(two_classes(recipe, quick, loss, label, count, order)).chosen
+    return _Plan(Decision(chosen, None), False, lambda decision, fit: None, model)
+
+
+def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, settings: Settings) -> _Plan:
     """Tilt and rate by quick fits, of some rows where there are many, and under a normal prior where it must be."""
-    X, sign, count, _, columns = rows
-    normal, own = None, hasattr(model.prior, "gaussian")
+    X, sign, count, _, columns = data
+    normal, own = None, not model.prior.selects
     light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
     index = np.arange(len(sign))
     if own and many_rows(model):
@@ -297,15 +285,15 @@ def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, setti
     elif own and (model.size <= len(sign) + model.free_dimension or light):
         quick_model, quick_settings = model, settings
     else:  # point masses, or more columns than rows: chosen under a normal prior
-        normal = prepare(*rows, prior=Ridge(), **form)
+        normal = compose(recipe, data, prior=Ridge(), solver="auto", **form)
         quick_model = normal.model
-        quick_settings = replace(settings, readout=replace(settings.readout, basis=normal.coordinates.basis))
+        quick_settings = replace(settings, readout=replace(settings.readout, basis=normal.basis))
 
     label, order, number = (sign[index] > 0.0).astype(np.intp), row_order(X[index]), count[index]
     try:
         if is_wide(recipe, len(columns.keep), count):
-            about = {"tilts": recipe.tilts, "label": label, "count": number, "order": order}
-            wide = choose_wide(quick_model, quick_settings, **about)
+            aims: dict[str, Any] = {"tilts": recipe.tilts, "label": label, "count": number, "order": order}
+            wide = choose_wide(quick_model, quick_settings, **aims)
             if wide is not None:
                 decision = Decision(wide.chosen, wide.first)
                 return _Plan(decision, quick_model is model, lambda decision, fit: wide.refits, wide.model(model))

@@ -11,7 +11,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.precision import Coupled
-from softmargin.core.prior import PriorMessage, PriorState
+from softmargin.core.prior import PriorBase, PriorMessage, PriorState
 from softmargin.priors.covariances import CovariancePrior, FixedCovariance
 
 __all__ = ["BoundCovariance"]
@@ -20,7 +20,7 @@ _LOG_2PI = math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
-class BoundCovariance:
+class BoundCovariance(PriorBase):
     """The coefficients of one term, group by group; precisions and variances in the coupling's writing."""
 
     labels: tuple[str, ...]

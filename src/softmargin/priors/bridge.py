@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import hyp1f1
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.prior import PriorMessage, PriorState, dimensions
+from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 from softmargin.rows.variates import slice_step, tilted_stable
 
@@ -95,7 +95,7 @@ def Lasso(
 
 
 @dataclass(frozen=True, eq=False)
-class BoundBridge:
+class BoundBridge(PriorBase):
     """An exponential-power prior on given coefficients."""
 
     free: Flags
@@ -106,8 +106,6 @@ class BoundBridge:
     learn_alpha: bool = False
     classes: int = 1
     rows: int | None = None
-
-    isotropic = False
 
     @property
     def only_draws(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.prior import PriorMessage, PriorState, dimensions
+from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.bridge import BoundBridge, Lasso
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 from softmargin.rows.variates import tilted_stable
@@ -70,7 +70,7 @@ class GroupLasso:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundGroupLasso:
+class BoundGroupLasso(PriorBase):
     """A group-lasso prior on class coefficients that sum to zero."""
 
     free: Flags
@@ -79,8 +79,6 @@ class BoundGroupLasso:
     mode_prior: ScalePrior | None
     classes: int
     rows: int | None = None
-
-    isotropic = False
 
     @cached_property
     def _shrunk(self) -> Any:

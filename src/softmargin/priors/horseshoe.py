@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import exp1, gammaln
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.prior import PriorMessage, PriorState, dimensions
+from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma, ScalePrior, check_scale
 from softmargin.rows.variates import reciprocal_horseshoe, slice_step
 
@@ -60,7 +60,7 @@ class Horseshoe:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundHorseshoe:
+class BoundHorseshoe(PriorBase):
     """A horseshoe prior on given coefficients."""
 
     free: Flags
@@ -68,7 +68,7 @@ class BoundHorseshoe:
     scale_prior: ScalePrior
     classes: int = 1
 
-    isotropic = False
+    has_mode = False
 
     @cached_property
     def _shrunk(self) -> Any:

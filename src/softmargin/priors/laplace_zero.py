@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import betaln, digamma
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.prior import PriorState
+from softmargin.core.prior import PriorBase, PriorState
 from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
 from softmargin.rows.variates import slice_step, tilted_stable
@@ -64,7 +64,8 @@ class LaplaceZero:
     intercept_scale: float = 1e4
 
     isotropic = False
-    point_masses = "Laplace"  # density of the coefficients that are not zero
+    has_mode = False
+    point_masses = "Laplace"
 
     def __post_init__(self) -> None:
         check_point_mass(self, _INCLUSION)
@@ -108,7 +109,7 @@ class LaplaceZero:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundLaplaceZero:
+class BoundLaplaceZero(PriorBase):
     """A Laplace-zero prior on given coefficients; a coefficient that is exactly zero is left out."""
 
     free: Flags
@@ -117,7 +118,6 @@ class BoundLaplaceZero:
     scale_prior: ScalePrior
     inclusion: float | None  # None: learned, uniform
 
-    isotropic = False
     point_masses = "Laplace"  # density of the coefficients that are not zero
 
     @cached_property

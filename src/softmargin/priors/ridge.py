@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.prior import PriorMessage, PriorState, dimensions
+from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 
 __all__ = ["Ridge"]
@@ -72,7 +72,7 @@ class Ridge:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundRidge:
+class BoundRidge(PriorBase):
     """A normal prior on given coefficients."""
 
     free: Flags

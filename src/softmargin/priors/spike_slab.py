@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.prior import PriorState
+from softmargin.core.prior import PriorBase, PriorState
 from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.ridge import BoundRidge
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
@@ -135,7 +135,7 @@ class SpikeSlab:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundSpikeSlab:
+class BoundSpikeSlab(PriorBase):
     """A spike-and-slab prior on given coefficients.
 
     ``always`` marks what cannot be out, the free coefficients among it; ``pi`` is None where it is learned, with
@@ -152,8 +152,8 @@ class BoundSpikeSlab:
     rows: int | None = None
     classes: int = 1
 
-    isotropic = False
-    point_masses = "normal"  # density of the coefficients that are not zero
+    has_mode = False
+    point_masses = "normal"
     only_draws = "a spike-and-slab prior needs draws: use inference='gibbs'"
 
     @cached_property

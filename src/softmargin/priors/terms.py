@@ -11,7 +11,7 @@ import numpy as np
 
 from softmargin.core.array import Array, Flags
 from softmargin.core.precision import Coupled, Coupling
-from softmargin.core.prior import Prior, PriorMessage, PriorState
+from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState
 from softmargin.priors._correlated import BoundCovariance
 from softmargin.priors.covariances import HalfTCovariance
 from softmargin.priors.ridge import Ridge
@@ -124,6 +124,11 @@ class Part:
     prior: Any
     shrunk: bool = True  # whether any of them is
 
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return len(range(self.where.start, self.where.stop, self.where.step or 1))
+
     def taken(self, row: Array) -> Array:
         """The part's numbers in a row that may have such entries at its end."""
         if self.extra.stop == 0:
@@ -163,14 +168,17 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundTerms:
+class BoundTerms(PriorBase):
     """The parts of a prior on given coefficients; what a prior can do, part by part."""
 
-    parts: tuple[Part, ...]
+    each: tuple[Part, ...]
     size: int
     coupling: Coupling | None
 
-    isotropic = False
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The fixed effects, then the terms."""
+        return self.each
 
     @cached_property
     def _length(self) -> int:
@@ -194,21 +202,21 @@ class BoundTerms:
     @property
     def point_masses(self) -> str:
         """Density of the fixed effects that are not zero, where they have point masses."""
-        return str(getattr(self.parts[0].prior, "point_masses", ""))
+        return str(self.parts[0].prior.point_masses)
 
     @property
-    def selects(self) -> bool:
-        """Whether the fixed effects have point masses."""
-        return bool(self.point_masses)
+    def has_mode(self) -> bool:
+        """Whether the fixed effects have one."""
+        return bool(self.parts[0].prior.has_mode)
 
     @property
     def only_draws(self) -> str:
         """Why there are only draws, where it is so."""
-        return str(getattr(self.parts[0].prior, "only_draws", ""))
+        return str(self.parts[0].prior.only_draws)
 
     def with_fixed(self, prior: Any) -> BoundTerms:
         """The same terms beside fixed effects with another prior."""
-        return replace(self, parts=(replace(self.parts[0], prior=prior), *self.parts[1:]))
+        return replace(self, each=(replace(self.parts[0], prior=prior), *self.parts[1:]))
 
     def start(self) -> PriorState:
         return self._state([part.prior.start() for part in self.parts])
@@ -256,14 +264,14 @@ class BoundTerms:
 
     def with_part(self, part: Part, other: Part) -> BoundTerms:
         """One part replaced."""
-        return replace(self, parts=tuple(other if one is part else one for one in self.parts))
+        return replace(self, each=tuple(other if one is part else one for one in self.parts))
 
     def settled(self, message: PriorMessage) -> BoundTerms:
         """The terms' standard deviations and covariances fixed where a variational fit has them.
 
         For the mode: the joint density of many effects and their variance is largest, uselessly, at zero.
         """
-        return replace(self, parts=(self.parts[0], *(part.settled(message) for part in self.parts[1:])))
+        return replace(self, each=(self.parts[0], *(part.settled(message) for part in self.parts[1:])))
 
     def penalty(self, scale: float) -> tuple[Any, ...] | None:
         first = self.parts[0].prior.penalty(scale)

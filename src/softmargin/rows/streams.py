@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Purpose", "Streams"]
+__all__ = ["Address", "Purpose", "Streams"]
 
 _local = threading.local()
 
@@ -25,6 +26,7 @@ class Purpose(IntEnum):
     CAVITY = 6
     MISSING = 7
     COVARIATES = 8
+    NOISE = 9
 
 
 @dataclass(frozen=True)
@@ -71,3 +73,15 @@ class Streams:
         state["buffer_pos"], state["has_uint32"] = 4, 0
         philox.state = state
         return generator
+
+
+class Address(NamedTuple):
+    """The streams of one chain in one iteration."""
+
+    streams: Any
+    chain: int
+    iteration: int
+
+    def at(self, purpose: Purpose, cell: int = 0) -> np.random.Generator:
+        """The generator of a purpose and cell there."""
+        return self.streams.at(purpose, chain=self.chain, iteration=self.iteration, cell=cell)

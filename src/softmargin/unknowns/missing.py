@@ -1,6 +1,6 @@
-"""Missing predictors around any engine that gives the coefficients a mean and a covariance.
+"""Missing entries of the rows, as an unknown beside the coefficients.
 
-The missing cells of a row have a normal density of their own, found from the row's message, the first two moments of
+The missing entries of a row have a normal density of their own, found from the row's message, the first two moments of
 the coefficients and the model of the covariates; none of this depends on the loss or the prior.
 """
 
@@ -13,27 +13,38 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.core.loop import Info
 from softmargin.core.model import Model
+from softmargin.core.unknown import Seen
 from softmargin.designs.dense import Dense
-from softmargin.designs.imputed import Imputed, given_observed, predicted
+from softmargin.designs.imputed import Cells, Imputed, given_observed, predicted
 from softmargin.designs.missing_patterns import Patterns, missing_patterns, rotate, to_cells, to_coordinates, whiten
+from softmargin.rows.streams import Purpose
 from softmargin.solvers.full import Full
 from softmargin.unknowns.covariates import CovariateLaw, CovariatePrior
 
-__all__ = ["Missing", "MissingState", "completed", "first_guess"]
+__all__ = ["EntryAverage", "Missing", "MissingDraw", "MissingState", "completed", "first_guess"]
 
 _FLOOR = 1e-14  # least variance of a predictor: messages stay finite where the coefficients are known and zero
 _ENTROPY = 1.0 + math.log(2.0 * math.pi)
 
 
 class MissingState(NamedTuple):
-    """An engine's state on the rows as they are now believed to be."""
+    """The rows as they are now believed to be, and the covariates' law."""
 
-    inner: Any
     design: Imputed
     law: CovariateLaw
-    objective: float
+
+    def cells(self) -> Cells:
+        """Mean and standard deviation of every missing entry."""
+        return self.design.cells()
+
+
+class MissingDraw(NamedTuple):
+    """Completed rows of standardized columns, and the covariates' mean and precision, as drawn."""
+
+    X: Array
+    law: CovariateLaw
+    patterns: Patterns
 
 
 @dataclass(frozen=True)
@@ -88,83 +99,84 @@ def first_guess(
 
 @dataclass(frozen=True)
 class Missing:
-    """An engine for an approximation or a mode, alternated with the density of the missing cells and the covariates.
+    """The missing entries of the rows, with a normal model of the covariates.
 
     With the mean-field engines every part is a coordinate ascent of one bound ``E log p - E log q``: algorithm 4 of
     Luts and Ormerod (2014) with a proper prior of the covariances. EM keeps the coefficients at a point and averages
     over everything else, so it climbs a lower bound of their log posterior density. The Gaussian engine needs
     ``E l(x'beta)`` with both x and beta normal: the predictor's density is replaced by the normal one with its mean
-    and variance, which is exact for rows without missing cells and at known coefficients, and the objective is
+    and variance, which is exact for rows without missing entries and at known coefficients, and the objective is
     otherwise no strict bound; every part raises it.
 
     Parameters
     ----------
-    engine : engine with ``coefficients``
-        GaussianVI, MeanField, EM or LaplaceZeroVB.
     covariates : CovariatePrior
         Prior of the covariates' mean and covariance.
     rounds : int
-        How often a row's message and its missing cells are brought into agreement within a step, at most.
+        How often a row's message and its missing entries are brought into agreement within a step, at most.
+
+    References
+    ----------
+    Luts and Ormerod (2014), section 3.3 and appendix C.
     """
 
-    engine: Any
     covariates: CovariatePrior = field(default_factory=CovariatePrior)
     rounds: int = 50
 
-    @property
-    def needs_loss(self) -> tuple[str, ...]:
-        """What the engine needs."""
-        return tuple(self.engine.needs_loss)
+    changes_rows = True
 
-    @property
-    def needs_prior(self) -> tuple[str, ...]:
-        """What the engine needs."""
-        return tuple(self.engine.needs_prior)
+    def start(self, model: Model) -> MissingState:
+        """The rows completed without the responses."""
+        return MissingState(*first_guess(model, self.covariates))
 
-    def init(self, model: Model) -> MissingState:
-        design, law = first_guess(model, self.covariates)
-        return self._refresh(model, self.engine.init(completed(model, design)), design, law)
+    def drawn(self, state: MissingState) -> MissingDraw:
+        """The entries at their means."""
+        return MissingDraw(state.design.dense.X, state.law, state.design.patterns)
 
-    def step(self, model: Model, state: MissingState, iteration: int) -> tuple[MissingState, Info]:
-        inner, _ = self.engine.step(completed(model, state.design), state.inner, iteration)
-        floor = state.objective + _objective(inner) - _objective(state.inner)
-        new = self._refresh(model, inner, state.design, state.law)
-        if new.objective < floor and len(state.design.s):
-            new = self._learn(inner, state.design, state.law)  # stiff rows did not settle: their cells stay
-        # the covariates' part may be many times as large as the engine's: both must come to rest
-        own, before = _objective(new.inner), _objective(state.inner)
-        total = abs(new.objective - state.objective) / (1.0 + abs(new.objective))
-        return new, Info(new.objective, max(abs(own - before) / (1.0 + abs(own)), total))
+    def apply(self, model: Model, state: MissingState | MissingDraw) -> Model:
+        """The problem on completed rows."""
+        if isinstance(state, MissingState):
+            return completed(model, replace(state.design, law=state.law))
+        # a new design each time, because samplers keep what they compute from one
+        design = Dense.plain(state.X, intercept=model.blocks.design.intercept)
+        return replace(model, blocks=model.blocks.redesigned(design))
 
-    def _refresh(self, model: Model, inner: Any, design: Imputed, law: CovariateLaw) -> MissingState:
-        """Missing cells given the coefficients and the covariates, then the covariates given the cells."""
+    def expect(
+        self, model: Model, state: MissingState, seen: Seen, *, careful: bool = False
+    ) -> tuple[MissingState, float]:
+        """The entries given the coefficients and the covariates, then the covariates given the entries.
+
+        Where stiff rows do not settle a ``careful`` change leaves their entries as they are.
+        """
+        design, law = state
         if not len(design.patterns.row):
-            return MissingState(inner, design, law, _objective(inner))
-        mean, root = self.engine.coefficients(inner)
-        face = getattr(model.loss, self.engine.needs_loss[0])
-        design = refreshed(face, model, inner.message, design, law, mean, root, self.rounds)
-        return self._learn(self._seen(completed(model, design), inner, face), design, law)
-
-    def _learn(self, inner: Any, design: Imputed, law: CovariateLaw) -> MissingState:
-        """The covariates given the cells."""
+            return state, 0.0
+        if not careful:
+            face = getattr(model.loss, seen.face)
+            design = refreshed(face, model, seen.message, design, law, seen.mean, seen.root, self.rounds)
         law, value = self.covariates.expect(design.covariates, design.scatter(), law.precision)
-        value += 0.5 * (_ENTROPY * len(design.s) + design.log_volume())
-        return MissingState(inner, design, law, _objective(inner) + value)
+        return MissingState(design, law), value + 0.5 * (_ENTROPY * len(design.s) + design.log_volume())
 
-    def _seen(self, model: Model, inner: Any, face: Any) -> Any:
-        """The engine's state on new rows, the coefficients' density unchanged."""
-        if hasattr(self.engine, "moments"):
-            return self.engine.moments(model, inner.q)
-        mean, root = self.engine.coefficients(inner)
-        f, v = model.blocks.moments(mean, root)
-        message = face(model.y, model.c, f, v)
-        name = "objective" if hasattr(inner, "objective") else "bound"
-        value = _objective(inner) + float(message.bound.sum()) - float(inner.message.bound.sum())
-        return inner._replace(f=f, v=v, message=message, **{name: value})
+    def draw(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> MissingDraw:
+        """Fresh latents of the incomplete rows, their entries given these, then the covariates' mean and covariance."""
+        if not len(state.patterns.row):
+            return state
+        X = _draw_entries(random, model, state, chain)
+        rng = random.at(Purpose.COVARIATES)
+        law = self.covariates.draw(rng, X[:, : X.shape[1] - model.known], state.law.precision)
+        return MissingDraw(X, law, state.patterns)
 
+    def log_normalizer(self, model: Model, state: MissingDraw) -> float:
+        """The likelihood of the responses is normalised as it is."""
+        return 0.0
 
-def _objective(inner: Any) -> float:
-    return float(inner.objective if hasattr(inner, "objective") else inner.bound)
+    def noted(self, state: MissingDraw) -> dict[str, float]:
+        """Entries are averaged, not recorded."""
+        return {}
+
+    def collector(self) -> EntryAverage:
+        """Averages of the entries and of the covariates' law."""
+        return EntryAverage()
 
 
 class _Rows(NamedTuple):
@@ -258,3 +270,63 @@ def _coordinates(design: Imputed, law: CovariateLaw, mean: Array, root: Array) -
         patterns.repeated(lam),
     )
     return rows, F, log_det, X
+
+
+def _draw_entries(random: Any, model: Model, state: MissingDraw, chain: Any) -> Array:
+    """Missing entries given the rest, in the coordinates ``x_M = m0 + F'z`` where z is standard normal beforehand.
+
+    A row's message (w, b) makes the precision of z ``I + w g g'``, with predictor ``f0 + g'z``: a rank-one change.
+    """
+    patterns, lead = state.patterns, int(model.blocks.design.intercept)
+    F, _ = whiten(patterns, state.law.precision)
+    X = predicted(state.X, patterns, F, state.law.mean, state.law.precision)
+    w, b, eps, e = _random(random, model, patterns, chain.f)
+    slopes = chain.beta[lead:]
+    f0 = X[patterns.row] @ slopes + chain.beta[:lead].sum()
+    g = to_coordinates(patterns, F, np.broadcast_to(slopes, (len(f0), len(slopes))))
+    first, sizes = patterns.cell[:-1], np.diff(patterns.cell)
+    shrink = 1.0 + w * np.add.reduceat(g * g, first)
+    along = (b - w * f0 - w * np.add.reduceat(g * e, first) - np.sqrt(w) * eps) / shrink
+    X[patterns.of_cells()] += to_cells(patterns, F, e + g * np.repeat(along, sizes))
+    return X
+
+
+def _random(random: Any, model: Model, patterns: Patterns, f: Array) -> tuple[Array, Array, Array, Array]:
+    """Messages of the incomplete rows at latents drawn given f, and normal numbers: one per row, one per entry."""
+    parts = []
+    for cell in model.blocks.cells:
+        first, last = np.searchsorted(patterns.row, (cell.lo, cell.hi))
+        rng = random.at(Purpose.MISSING, cell=cell.number)
+        at = patterns.row[first:last]
+        rows = model.loss.draw(rng, model.y[at], model.c[at], f[at])
+        count = int(patterns.cell[last] - patterns.cell[first])
+        parts.append((*rows, rng.standard_normal(len(at)), rng.standard_normal(count)))
+    w, b, eps, e = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return w, b, eps, e
+
+
+class EntryAverage:
+    """Averages over sweeps: the missing entries, and the covariates' law that new rows are completed by."""
+
+    def __init__(self) -> None:
+        self.count, self.sums = 0, [np.zeros(1)] * 4  # entries, their squares, mean, precision
+        self.row, self.column = np.zeros((2, 0), dtype=np.intp)
+
+    def add(self, state: MissingDraw) -> None:
+        """Take in one draw."""
+        if not self.count:
+            self.row, self.column = state.patterns.of_cells()
+        x = state.X[self.row, self.column]
+        new = x, x * x, state.law.mean, state.law.precision
+        self.count += 1
+        self.sums = [a + b for a, b in zip(self.sums, new, strict=True)]
+
+    def cells(self) -> Cells:
+        """Mean and standard deviation of every missing entry."""
+        mean, square = self.sums[0] / self.count, self.sums[1] / self.count
+        return Cells(self.row, self.column, mean, np.sqrt(np.maximum(square - mean * mean, 0.0)))
+
+    @property
+    def law(self) -> CovariateLaw:
+        """The posterior mean of the covariates' mean and precision."""
+        return CovariateLaw(self.sums[2] / self.count, self.sums[3] / self.count)

@@ -101,6 +101,10 @@ class Gibbs:
         new = self._coefficients(model, f, prior, k, iteration)
         return new if chain.axes is None else new._replace(axes=chain.axes)
 
+    def moved(self, model: Model, chain: Any) -> Any:
+        """The chain once the rows, their weights or the loss have changed: nothing is kept of them."""
+        return chain
+
     def _coefficients(self, model: Model, f: Array, prior: PriorState, k: int, iteration: int) -> Chain:
         """Steps 4 and 5: latents cell by cell, then the coefficients."""
         w, b = draw_rows(model, f, Purpose.LATENT, chain=k, iteration=iteration)

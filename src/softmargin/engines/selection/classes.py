@@ -97,6 +97,10 @@ class ClassSpikeSlabGibbs:
         state = prior.state(scale, prior.draw_inclusion(rng, gamma), gamma)
         return self._draw(model, f, gamma, state, k, iteration)
 
+    def moved(self, model: Model, chain: Any) -> Any:
+        """The chain once the rows, their weights or the loss have changed: nothing is kept of them."""
+        return chain
+
     def _draw(
         self, model: Model, f: Array, gamma: Flags, state: PriorState, k: int, iteration: int
     ) -> ClassSelectionChain:

@@ -119,6 +119,10 @@ class CollapsedGibbs:
         scale = prior.draw_scale(rng, chain.prior.values["scale"], chain.beta, chain.gamma)
         return self._coefficients(model, chain.f, chain.gamma, prior.state(scale, pi, chain.gamma), pi, k, iteration)
 
+    def moved(self, model: Model, chain: Any) -> Any:
+        """The chain once the rows, their weights or the loss have changed: nothing is kept of them."""
+        return chain
+
     def _start(self, model: Model, k: int) -> SelectionChain:
         prior: Any = model.prior
         rng = model.streams.at(Purpose.START, chain=k)

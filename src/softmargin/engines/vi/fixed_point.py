@@ -38,6 +38,11 @@ class FixedPointState(NamedTuple):
     objective: float
 
     @property
+    def coefficients(self) -> tuple[Array, Any]:
+        """Mean and a root of the covariance of the coefficients."""
+        return self.q.mean, self.q.root
+
+    @property
     def vector(self) -> Array:
         """What the map works on, without constraints: predictors, log variances, log prior precisions."""
         return np.concatenate((self.f, np.log(np.maximum(self.v, 1e-300)), self.prior.logs()))
@@ -93,6 +98,10 @@ class FixedPoint(ABC):
     def coefficients(self, state: FixedPointState) -> tuple[Array, Any]:
         """Mean and a root of the covariance of the coefficients."""
         return state.q.mean, state.q.root
+
+    def seen(self, model: Model, state: FixedPointState, *, rows: bool = True) -> FixedPointState:
+        """The same q on a changed model."""
+        return self.moments(model, state.q)
 
     def _map(self, model: Model, state: FixedPointState) -> FixedPointState:
         return self.moments(model, self._solve(model, state.message, state.prior.precision))

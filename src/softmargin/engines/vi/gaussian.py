@@ -44,6 +44,16 @@ class VIState(NamedTuple):
     rise: float = math.inf  # of the bound by the last step, relative
     rough: bool = False  # whether q came from a matrix in single precision
 
+    @property
+    def objective(self) -> float:
+        """The bound."""
+        return self.bound
+
+    @property
+    def coefficients(self) -> tuple[Array, Any]:
+        """Mean and a root of the covariance of the coefficients."""
+        return self.q.mean, self.q.root
+
 
 @dataclass(frozen=True)
 class GaussianVI:
@@ -108,6 +118,13 @@ class GaussianVI:
     def coefficients(self, state: VIState) -> tuple[Array, Any]:
         """Mean and a root of the covariance of the coefficients."""
         return state.q.mean, state.q.root
+
+    def seen(self, model: Model, state: VIState, *, rows: bool = True) -> VIState:
+        """The same q on a model with other weights or loss, or with other ``rows``."""
+        f, v = model.blocks.moments(state.q.mean, state.q.root) if rows else (state.f, state.v)
+        message = model.loss.gaussian(model.y, model.c, f, v)
+        bound = float(message.bound.sum()) + state.prior.bound + state.q.entropy
+        return state._replace(f=f, v=v, message=message, bound=bound)
 
     def _damping(self, model: Model, state: VIState) -> float:
         """Damping from the sensitivity of the curvatures to the variances.

@@ -40,6 +40,11 @@ class LaplaceZeroState(NamedTuple):
     objective: float
 
     @property
+    def coefficients(self) -> tuple[Array, Array]:
+        """Mean and a root of the covariance of the effective coefficients ``u = g v``, free ones included."""
+        return self.inclusion * self.q.mean, _root(self.q, self.inclusion, self.second)
+
+    @property
     def vector(self) -> Array:
         """What is extrapolated, without constraints: predictors, log variances, log prior precisions."""
         return np.concatenate((self.f, np.log(np.maximum(self.v, 1e-300)), np.log(self.prior.precision)))
@@ -72,8 +77,8 @@ def _root(q: Gaussian, g: Array, second: Array) -> Array:
 
 
 def coefficients(state: LaplaceZeroState) -> tuple[Array, Array]:
-    """Mean and a root of the covariance of the effective coefficients ``u = g v``, free ones included."""
-    return state.inclusion * state.q.mean, _root(state.q, state.inclusion, state.second)
+    """Mean and a root of the covariance of the effective coefficients."""
+    return state.coefficients
 
 
 def _screened(prior: Any, G: Array, r: Array) -> Array:
@@ -164,6 +169,13 @@ class LaplaceZeroVB:
                     break
                 length = 0.5 * (length - 1.0) + 1.0 if length > 1.5 else 1.0
         return new, Info(new.objective, abs(new.objective - state.objective) / (1.0 + abs(new.objective)))
+
+    def seen(self, model: Model, state: LaplaceZeroState, *, rows: bool = True) -> LaplaceZeroState:
+        """The same densities on a model with other weights or loss, or with other ``rows``."""
+        f, v = model.blocks.moments(*coefficients(state)) if rows else (state.f, state.v)
+        message = model.loss.expect(model.y, model.c, f, v)
+        objective = state.objective + float(message.bound.sum() - state.message.bound.sum())
+        return state._replace(f=f, v=v, message=message, objective=objective)
 
     @staticmethod
     def _prior(model: Model) -> Any:

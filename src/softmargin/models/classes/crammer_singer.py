@@ -15,7 +15,7 @@ from softmargin.core.prior import PriorMessage
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.mode.crammer_singer import ScorePoint, mode_root, score_mode
 from softmargin.engines.sampling.crammer_singer import ScoreGibbs, ScoreModel
-from softmargin.inference.draws import drawn_fit, sampler_of
+from softmargin.inference.draws import drawn_fit
 from softmargin.inference.readout import ClassHeldOut, ClassReadout
 from softmargin.inference.settings import Fit, Settings, options_of, run_engine
 from softmargin.loo.class_cavity import ClassMoments, class_scores
@@ -69,7 +69,7 @@ class ScoreReadout(ClassReadout):
         mean, _, share = matrix_cavity(f, V, smooth.curvature, slope, self.part)
         return self._linked(ClassMoments(mean, np.zeros_like(V), share), smooth=True)
 
-    def of_draws(self, model: Any, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
+    def of_draws(self, model: Any, posterior: Any, draws: Array, scale: Array, average: Any) -> ClassHeldOut:
         """From draws, weighted by what the row took off their density; large weights are cut to sqrt(draws) means."""
         draws = draws[:: max(1, len(draws) // _DRAWS)]
         blocks, base = draws.reshape(len(draws), self.k, -1), model.blocks.design
@@ -131,7 +131,9 @@ def _map(model: ScoreModel, settings: Settings) -> Fit:
 
 
 def _gibbs(model: ScoreModel, settings: Settings) -> Fit:
-    return drawn_fit(sampler_of(model, settings, ScoreGibbs), model, settings, "gibbs")
+    return drawn_fit(
+        ScoreGibbs(chains=settings.chains, **options_of(settings, "scale_moves")), model, settings, "gibbs"
+    )
 
 
 _INFERENCES: dict[str, Callable[[ScoreModel, Settings], Fit]] = {"map": _map, "gibbs": _gibbs}

@@ -14,8 +14,7 @@ import pandas as pd
 
 from softmargin.core.array import Array
 from softmargin.models.build import kept_columns, observed_columns
-from softmargin.models.dispatch import fit_two
-from softmargin.models.two_class import Binary, Recipe
+from softmargin.models.two_class import Binary, Recipe, fit_two_classes
 from softmargin.posterior import diagnostics
 from softmargin.rows.streams import Streams
 from softmargin.rows.threads import on_threads
@@ -126,8 +125,8 @@ def fit_pairwise(
         plain = own.X if recipe.effects else own
         columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
         part = (own, sign, count[rows], weight[rows], columns)
-        effects = {"part": True} if recipe.effects else {}
-        return fit_two(recipe, *part, streams=streams.child(number), callback=until(stop, callback), **effects)
+        task: dict[str, Any] = {"streams": streams.child(number), "callback": until(stop, callback), "part": True}
+        return fit_two_classes(recipe, *part, **task)
 
     return paired(one, X, index, weight, k, workers)
 

@@ -12,9 +12,8 @@ from softmargin.designs.standardize import Columns
 from softmargin.models.classes.crammer_singer import fit_crammer_singer
 from softmargin.models.classes.pairwise import fit_pairwise
 from softmargin.models.classes.sum_to_zero import cost_table, fit_sum_to_zero
-from softmargin.models.dispatch import fit_two
 from softmargin.models.random_effects.terms import coded
-from softmargin.models.two_class import Recipe
+from softmargin.models.two_class import Recipe, fit_two_classes
 
 __all__ = ["SCHEMES", "fit_classes"]
 
@@ -47,7 +46,7 @@ def fit_classes(
         return fit_pairwise(recipe, X, index, count, weight, k, **task)
     if costs is not None:  # the cost of an error of either class is a weight of its rows
         weight = pair_weights(index, weight, cost_table(costs, k), k).sum(axis=0)
-    return fit_two(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
+    return fit_two_classes(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
 
 
 def _joint(

@@ -16,13 +16,16 @@ from softmargin.core.model import Model
 from softmargin.designs.classes import ClassDesign, pair_weights
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.inference.choices import Candidate, Part, Rules, tilted
-from softmargin.inference.functions import INFERENCES, fit_vb
+from softmargin.inference.functions import INFERENCES
 from softmargin.inference.readout import ClassReadout
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.trials import Chosen, Trials, chosen_by, loss_of, row_order
+from softmargin.inference.variational import fit_vb
 from softmargin.models.build import coordinates_for, kept_columns
+from softmargin.models.fitted import spread_of
 from softmargin.models.prior_choice import always_mask
-from softmargin.models.two_class import Recipe, spread_of
+from softmargin.models.reader import Reader
+from softmargin.models.two_class import Recipe
 from softmargin.posterior import diagnostics
 from softmargin.posterior.classes import ClassDraws, ClassGaussian
 from softmargin.posterior.coefficients import widened
@@ -47,6 +50,11 @@ class SumToZeroFit:
     learning_rate: float
     costs: Array | None
     chosen: Chosen | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """How the model sees new rows."""
+        return Reader(self.columns)
 
     @property
     def parts(self) -> tuple[SumToZeroFit, ...]:
@@ -243,7 +251,7 @@ def fit_sum_to_zero(
                 return SumToZeroFit(fit, chosen.candidate.rate, table, chosen)
             if chosen is None:
                 other, prior = readout, None
-                if not hasattr(model.prior, "gaussian") or model.dimension > len(label):
+                if model.prior.selects or model.dimension > len(label):
                     prior = Ridge()  # point masses, or more columns than rows: chosen under a normal prior
                     normal, other = built(prior, "auto")
                 quiet = Settings(other.quick(), **(recipe.run | {"options": {}}))

@@ -15,7 +15,8 @@ from softmargin.designs.kernel.features import KernelMap, rescaled
 from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.kernel.draws import KernelDraws
-from softmargin.models.two_class import Binary, spread_of
+from softmargin.models.fitted import spread_of
+from softmargin.models.two_class import Binary
 from softmargin.posterior import diagnostics
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Purpose, Streams

@@ -52,6 +52,10 @@ class SweptHMC(HMC):
         here = replace(state, model=model, plan=plan, point=point, ahead=None)
         return _chain(self.step(model, here, iteration - 1)[0])
 
+    def moved(self, model: Model, chain: Any) -> Any:
+        """The chain once the rows, their weights or the loss have changed: nothing is kept of them."""
+        return chain
+
     def acceptance(self, chains: Sequence[SweptChain]) -> tuple[float, bool]:
         """Mean acceptance of the worst chain, and whether one was stuck."""
         health = [self.diagnostics(chain.state) for chain in chains]

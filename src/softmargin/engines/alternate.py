@@ -1,0 +1,103 @@
+"""Variational and mode engines alternated with what else is not known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from softmargin.core.loop import Info, relative
+from softmargin.core.model import Model
+from softmargin.core.unknown import Seen, implied
+
+__all__ = ["Alternate", "Alternated"]
+
+
+class Alternated(NamedTuple):
+    """An engine's state on the model that the unknowns imply, their states, and their parts of the objective."""
+
+    inner: Any
+    unknowns: tuple[Any, ...]
+    parts: tuple[float, ...]
+    objective: float
+
+    @property
+    def prior(self) -> Any:
+        """The engine's message of the prior."""
+        return self.inner.prior
+
+
+@dataclass(frozen=True)
+class Alternate:
+    """An engine, and after each of its steps the best density of every unknown given the rest.
+
+    All parts raise one objective: the bound ``E log p - E log q`` with a factor for every unknown, or with ``mode`` the
+    density at a point of the coefficients. A change of an unknown that lowers the objective is replaced by a smaller
+    one.
+
+    Parameters
+    ----------
+    engine : engine with ``coefficients`` and ``seen``
+        GaussianVI, MeanField, EM or LaplaceZeroVB.
+    mode : bool
+        Whether unknowns are taken at a point.
+    start : tuple or None
+        States of the unknowns to start from.
+    """
+
+    engine: Any
+    mode: bool = False
+    start: tuple[Any, ...] | None = None
+
+    @property
+    def needs_loss(self) -> tuple[str, ...]:
+        """What the engine needs."""
+        return tuple(self.engine.needs_loss)
+
+    @property
+    def needs_prior(self) -> tuple[str, ...]:
+        """What the engine needs."""
+        return tuple(self.engine.needs_prior)
+
+    def init(self, model: Model) -> Alternated:
+        """The engine's first state, and the unknowns' best densities then."""
+        states = self.start or tuple(unknown.start(model) for unknown in model.unknowns)
+        state = Alternated(self.engine.init(implied(model, states)), states, (0.0,) * len(states), -math.inf)
+        return self._refreshed(model, state)
+
+    def step(self, model: Model, state: Alternated, iteration: int) -> tuple[Alternated, Info]:
+        """One step of the engine, then every unknown in turn."""
+        inner, info = self.engine.step(implied(model, state.unknowns), state.inner, iteration)
+        new = self._refreshed(model, _total(state._replace(inner=inner)))
+        gains = new.objective - state.objective, new.inner.objective - state.inner.objective
+        if self.mode:
+            change = max(abs(gain) / (1.0 + abs(new.objective)) for gain in gains)
+        else:  # an unknown's part may be many times as large as the engine's: both must come to rest
+            change = max(relative(gains[0], new.objective), relative(gains[1], new.inner.objective))
+        if inner is state.inner:  # it stands still, for a reason that its own change tells
+            change = max(change, info.change)
+        return new, Info(new.objective, math.inf if math.isinf(info.change) else change)  # not yet if the engine cannot
+
+    def _refreshed(self, model: Model, state: Alternated) -> Alternated:
+        for place in range(len(model.unknowns)):
+            new = self._learned(model, state, place)
+            if new.objective < state.objective:
+                new = self._learned(model, state, place, careful=True)
+            state = new
+        return state
+
+    def _learned(self, model: Model, state: Alternated, place: int, *, careful: bool = False) -> Alternated:
+        """One unknown given the rest, and the engine's state as it then is, the coefficients' density unchanged."""
+        unknown, inner = model.unknowns[place], state.inner
+        others = implied(model, state.unknowns, without=place)
+        mean, root = self.engine.coefficients(inner)
+        seen = Seen(mean, root, inner.f, inner.v, inner.message, self.engine.needs_loss[0], self.mode)
+        found, part = unknown.expect(others, state.unknowns[place], seen, careful=careful)
+        inner = self.engine.seen(unknown.apply(others, found), inner, rows=unknown.changes_rows)
+        unknowns, parts = list(state.unknowns), list(state.parts)
+        unknowns[place], parts[place] = found, part
+        return _total(state._replace(inner=inner, unknowns=tuple(unknowns), parts=tuple(parts)))
+
+
+def _total(state: Alternated) -> Alternated:
+    return state._replace(objective=float(state.inner.objective) + sum(state.parts))

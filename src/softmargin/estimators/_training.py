@@ -1,0 +1,75 @@
+"""Training rows, checked: predictors, response, counts, groups, and entries that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from softmargin.core.array import Array
+from softmargin.core.validation import check_finite, check_names, check_numeric, check_observed, summed
+from softmargin.designs.standardize import Columns
+from softmargin.estimators._indicators import Indicators
+from softmargin.models.build import kept_columns
+from softmargin.models.random_effects.terms import Labelled, effects_of, separated
+
+__all__ = ["Training", "training_rows", "without_frame"]
+
+
+class Training(NamedTuple):
+    """What a fit needs to know of its rows; those that count zero times are left out."""
+
+    X: Any  # with labels where there are groups
+    y: Any
+    counts: Array  # how often each row counts
+    columns: Columns
+    effects: tuple[Any, ...]
+    incomplete: bool  # whether entries are missing and to be modelled
+    used: Any  # which of the given rows these are
+    indicators: Indicators | None  # where missing entries are marked instead
+
+
+def without_frame(X: Any) -> Any:
+    """X, as an array where it has no columns: scikit-learn does not take a data frame of none."""
+    return X.to_numpy(np.float64) if hasattr(X, "to_numpy") and not X.shape[1] else X
+
+
+def training_rows(
+    machine: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, encode: Callable[[Any], Any], **checks: Any
+) -> Training:
+    """Check and separate the rows of a fit; ``encode`` makes the response numbers, ``checks`` go to scikit-learn."""
+    effects = effects_of(machine.random_effects, groups is not None)
+    check_names(X, intercept=machine.fit_intercept)
+    X, labels, called = separated(X, effects, groups)
+    check_numeric(X)
+    X, y = validate_data(
+        machine,
+        without_frame(X),
+        y,
+        accept_sparse="csr",
+        dtype=np.float64,
+        order="C",
+        ensure_all_finite=False,
+        ensure_min_samples=2,
+        ensure_min_features=0 if effects else 1,
+        **checks,
+    )
+    X, names = summed(X), getattr(machine, "feature_names_in_", None)
+    check_finite(X, names, missing=True)
+    y = encode(y)
+    count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    used, indicators = count > 0, None
+    if not used.all():
+        X, y, count = X[used], y[used], count[used]
+        labels = {key: column[used] for key, column in labels.items()}
+    incomplete = isinstance(X, np.ndarray) and bool(np.isnan(X).any())
+    if incomplete:
+        check_observed(np.isnan(X), machine._names())
+    if incomplete and machine.missing == "indicator":
+        indicators = Indicators.of(X, count)
+        X, incomplete = indicators.apply(X), False
+    columns = kept_columns(X, count, intercept=machine.fit_intercept, standardized=machine.standardize)
+    rows = Labelled(X, labels, called) if effects else X
+    return Training(rows, y, count, columns, effects, incomplete, used, indicators)

@@ -1,0 +1,140 @@
+"""From data to a model of one response: columns, terms of groups, and unknowns, in any combination."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.model import Model
+from softmargin.designs.dense import Dense
+from softmargin.designs.grouped import Grouped
+from softmargin.designs.standardize import Columns, design_for
+from softmargin.inference.settings import Fit
+from softmargin.models.build import bound_prior, prepare
+from softmargin.models.random_effects.terms import Coded, coded
+from softmargin.models.reader import Reader, indicators
+from softmargin.posterior.variance_components import Components
+from softmargin.priors.ridge import Ridge
+from softmargin.priors.terms import Terms
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
+from softmargin.solvers.arrowhead import Arrowhead
+from softmargin.solvers.full import Full
+from softmargin.unknowns.missing import Missing
+
+__all__ = ["Composition", "Data", "compose"]
+
+_PLAIN = 3000  # coefficients that an engine without elimination takes
+
+
+class Data(NamedTuple):
+    """Rows with a response, that count ``counts`` times each and weigh ``weight``, and how their columns are scaled."""
+
+    X: Any  # an array or sparse matrix, with labels where there are groups
+    response: Array
+    counts: Array
+    weight: Array
+    columns: Columns
+
+
+class Composition(NamedTuple):
+    """A model, and what relates its coefficients to the data; ``model.blocks.close()`` ends its threads."""
+
+    model: Model
+    columns: Columns
+    basis: Array | None
+    part: Array  # share of each row's message that one observation makes
+    terms: tuple[Coded, ...] = ()
+    missing: int | None = None  # which of the unknowns the missing entries are
+
+    def reader(self, fit: Fit, unit: float = 1.0) -> Reader:
+        """How the fitted model sees new rows; ``unit`` is that of the model's response in units of the data."""
+        components = tuple(_components(term, fit.values, unit) for term in self.terms)
+        if self.missing is None:
+            return Reader(self.columns, self.terms, components)
+        found = fit.unknowns[self.missing]
+        return Reader(self.columns, self.terms, components, found.law, found.cells().to_user(self.columns))
+
+
+def compose(
+    recipe: Any,
+    data: Data,
+    *,
+    loss: Any,
+    prior: Any = None,
+    solver: str | None = None,
+    unknowns: tuple[Any, ...] = (),
+    streams: Streams,
+    workers: int = 1,
+    part: bool = False,
+    **ways: Any,
+) -> Composition:
+    """The model of the data that a recipe asks for.
+
+    ``prior`` and ``solver`` replace those of the recipe; ``part`` says that the rows are some of the data's; ``ways``
+    are those of ``prepare``.
+    """
+    prior = recipe.prior if prior is None else prior
+    missing = len(unknowns) if recipe.incomplete else None
+    if recipe.incomplete:
+        unknowns = (*unknowns, Missing())
+    if recipe.effects:
+        terms = coded(recipe.effects, data.X, data.columns, part=part)
+        model = _with_terms(recipe, data, terms, prior, loss, streams, workers)
+        share = np.minimum(1.0, 1.0 / data.counts)
+        return Composition(model.with_unknowns(unknowns), data.columns, None, share, terms, missing)
+    solver = "cholesky" if recipe.incomplete else recipe.solver if solver is None else solver
+    form: dict[str, Any] = {"loss": loss, "names": recipe.names, "workers": workers, "streams": streams}
+    problem = prepare(*data, **(form | ways | {"prior": prior, "solver": solver}))
+    model = problem.model.with_unknowns(unknowns)
+    return Composition(model, data.columns, problem.coordinates.basis, problem.part, missing=missing)
+
+
+def _with_terms(
+    recipe: Any, data: Data, terms: tuple[Coded, ...], prior: Any, loss: Any, streams: Streams, workers: int
+) -> Model:
+    """The groups eliminated where that can be done, and as plain columns where engines need those."""
+    X, columns, n = data.X, data.columns, len(data.response)
+    parts = tuple(term.term(X) for term in terms)
+    base: Any = design_for(X.X, columns)
+    own = base.shape[1]
+    free = np.zeros(own + sum(part.size for part in parts), dtype=bool)
+    free[: int(columns.intercept)] = True
+    fixed = bound_prior(prior, free[:own], columns, n, recipe.names)
+    bound = Terms(Ridge(), tuple(term.prior for term in terms)).bind(free, n).with_fixed(fixed)
+    reason = (
+        ("a fit with missing values" if recipe.incomplete else "")
+        or ("a prior that selects" if bound.selects else "")
+        or ("inference='hmc'" if recipe.inference == "hmc" else "")
+    )
+    if not reason:
+        grouped: Any = Grouped(base, parts)
+        blocks = Blocks(grouped, data.response, data.weight, workers=workers)
+        return Model(blocks, loss, bound, free, streams, Arrowhead(bound.coupling))
+    if bound.coupling is not None:
+        raise ValueError(f"{reason} needs uncorrelated effects: use RandomEffect(..., covariance='diagonal').")
+    if len(free) > _PLAIN:
+        raise ValueError(
+            f"{reason} needs a column for every group, and {len(free)} are more than {_PLAIN}; use inference='vb' or "
+            "'gibbs' with complete rows and a prior such as Ridge or Horseshoe."
+        )
+    rows = np.column_stack((base.rows(np.arange(n))[:, int(columns.intercept) :], indicators(parts)))
+    design = Dense.plain(rows, intercept=columns.intercept)
+    blocks = Blocks(design, data.response, data.weight, workers=workers)
+    return Model(blocks, loss, bound, free, streams, Full(), known=sum(part.size for part in parts))
+
+
+def _components(term: Coded, values: dict[Any, Any], unit: float) -> Components:
+    """The covariance of a term's effects from what an engine says of its labels."""
+    if term.labels in values:  # draws of whole matrices
+        return Components(term.name, term.effects, term.turn(), unit**2 * values[term.labels])
+    sd = np.stack([np.atleast_1d(values[label]).ravel() for label in term.labels], axis=-1)
+    S = np.zeros((len(sd), sd.shape[1], sd.shape[1]))
+    S[:, range(sd.shape[1]), range(sd.shape[1])] = sd**2
+    for a, first in enumerate(term.labels):
+        for b in range(a + 1, len(term.labels)):
+            correlation = np.ravel(values.get(f"corr({first}, {term.labels[b]})", 0.0))
+            S[:, a, b] = S[:, b, a] = correlation * sd[:, a] * sd[:, b]
+    return Components(term.name, term.effects, term.turn(), unit**2 * S, values.get(None))
