@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
@@ -172,7 +172,40 @@ class WideNormal:
 
 def enlarged(root: Any, factor: float) -> Any:
     """The root of the covariance times the square of a factor."""
-    return factor * np.ascontiguousarray(root) if isinstance(root, np.ndarray) else root.enlarged(factor)
+    if isinstance(root, np.ndarray):
+        return factor * np.ascontiguousarray(root)
+    return root.enlarged(factor) if hasattr(root, "enlarged") else EnlargedRoot(root, factor)
+
+
+class EnlargedRoot(NamedTuple):
+    """A structured root times a factor."""
+
+    root: Any
+    factor: float
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        shape: tuple[int, int] = self.root.shape
+        return shape
+
+    def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
+        """Variances of the linear predictors of the rows lo..hi of a design."""
+        own = (
+            self.root.row_quad(design, lo, hi) if hasattr(self.root, "row_quad") else design.row_quad(self.root, lo, hi)
+        )
+        return np.asarray(self.factor**2 * own)
+
+    def squares(self) -> Array:
+        """Marginal variances."""
+        return np.asarray(self.factor**2 * squares(self.root))
+
+    def quadratic(self, x: Array) -> float:
+        """``x' C x`` of the covariance C."""
+        return self.factor**2 * quadratic(self.root, x)
+
+    def noise(self, rng: np.random.Generator, n: int) -> Array:
+        """Draws (n, p) of N(0, C)."""
+        return np.asarray(self.factor * noise(self.root, rng, n))
 
 
 def squares(root: Any) -> Array:
