@@ -48,8 +48,8 @@ class Unknown(Protocol):
         ``model`` has the other unknowns applied. ``careful`` asks for a smaller change, after one that did not pay.
         """
 
-    def draw(self, random: Any, model: Model, state: Any, chain: Any) -> Any:
-        """A draw given the rest of a chain, or an update that leaves its conditional density invariant.
+    def draw(self, random: Any, model: Model, state: Any, chain: Any) -> tuple[Any, Any]:
+        """A draw given the rest of a chain, or an update of both that leaves their joint density invariant.
 
         ``random.at(purpose, cell)`` is the generator of this chain and iteration; ``model`` has the other unknowns
         applied; ``chain`` has ``beta`` and ``f``, and row latents integrated out.
@@ -59,7 +59,7 @@ class Unknown(Protocol):
         """What the state takes off the log likelihood beside the weights and the loss that it implies."""
 
     def noted(self, state: Any) -> dict[str, float]:
-        """Numbers of a drawn state that are worth recording."""
+        """Numbers of a state, drawn or not, that are worth recording."""
 
     def collector(self) -> Any:
         """An object with ``add(state)`` that sums up drawn states, or None."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from softmargin.core.loop import Info, relative
-from softmargin.core.model import Model
+from softmargin.core.model import Model, require
 from softmargin.core.unknown import Seen, implied
 
 __all__ = ["Alternate", "Alternated"]
@@ -49,20 +49,12 @@ class Alternate:
     mode: bool = False
     start: tuple[Any, ...] | None = None
 
-    @property
-    def needs_loss(self) -> tuple[str, ...]:
-        """What the engine needs."""
-        return tuple(self.engine.needs_loss)
-
-    @property
-    def needs_prior(self) -> tuple[str, ...]:
-        """What the engine needs."""
-        return tuple(self.engine.needs_prior)
-
     def init(self, model: Model) -> Alternated:
         """The engine's first state, and the unknowns' best densities then."""
         states = self.start or tuple(unknown.start(model) for unknown in model.unknowns)
-        state = Alternated(self.engine.init(implied(model, states)), states, (0.0,) * len(states), -math.inf)
+        now = implied(model, states)
+        require(self.engine, loss=now.loss, prior=now.prior)
+        state = Alternated(self.engine.init(now), states, (0.0,) * len(states), -math.inf)
         return self._refreshed(model, state)
 
     def step(self, model: Model, state: Alternated, iteration: int) -> tuple[Alternated, Info]:

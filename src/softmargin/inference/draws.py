@@ -17,7 +17,6 @@ from softmargin.engines.sampling.gibbs import Gibbs
 from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.engines.sampling.hmc.sweeps import SweptHMC
 from softmargin.engines.selection.collapsed import CollapsedGibbs
-from softmargin.engines.selection.terms import SelectionTerms
 from softmargin.inference.selecting import selecting_sampler
 from softmargin.inference.settings import BATCHES, Fit, Inclusion, Settings, options_of
 from softmargin.inference.variational import fit_vb
@@ -60,8 +59,7 @@ def _sampler_of(model: Model, settings: Settings) -> Any:
     known = names - {"chains", "warmup"}
     if model.unknowns and "ladder" in names:
         known, own = known - {"ladder"}, own | {"ladder": ()}
-    built = sampler(chains=settings.chains, **options_of(settings, *known), **own)
-    return SelectionTerms(built) if model.prior.selects and model.prior.parts else built
+    return sampler(chains=settings.chains, **options_of(settings, *known), **own)
 
 
 def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:

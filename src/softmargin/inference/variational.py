@@ -55,8 +55,14 @@ def at_one_scale(engine: Any, model: Model, settings: Settings, outcome: Outcome
     mean, root = engine.coefficients(state)
     posterior = one_scale(settings, mean, root, scale)
     held = settings.readout.of_fit(now, state, unknowns)
-    values = dict(state.prior.values)
+    values = state.prior.values | _noted(model, unknowns)
     return Fit(posterior, held, scale, outcome, vi=state, unknowns=unknowns, values=values)
+
+
+def _noted(model: Model, states: tuple[Any, ...]) -> dict[str, float]:
+    """Numbers of the unknowns by name."""
+    known = zip(model.unknowns, states, strict=True)
+    return {name: value for unknown, state in known for name, value in unknown.noted(state).items()}
 
 
 def fit_vb(model: Model, settings: Settings, *, least: float = 0.0, start: Any = None) -> Any:

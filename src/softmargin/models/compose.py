@@ -23,6 +23,7 @@ from softmargin.rows.streams import Streams
 from softmargin.solvers.arrowhead import Arrowhead
 from softmargin.solvers.full import Full
 from softmargin.unknowns.missing import Missing
+from softmargin.unknowns.term_scales import TermScales
 
 __all__ = ["Composition", "Data", "compose"]
 
@@ -84,6 +85,8 @@ def compose(
         terms = coded(recipe.effects, data.X, data.columns, part=part)
         model = _with_terms(recipe, data, terms, prior, loss, streams, workers)
         share = np.minimum(1.0, 1.0 / data.counts)
+        if model.prior.selects:
+            unknowns = (*unknowns, TermScales())
         return Composition(model.with_unknowns(unknowns), data.columns, None, share, terms, missing)
     solver = "cholesky" if recipe.incomplete else recipe.solver if solver is None else solver
     form: dict[str, Any] = {"loss": loss, "names": recipe.names, "workers": workers, "streams": streams}

@@ -64,8 +64,6 @@ class LaplaceZero:
     intercept_scale: float = 1e4
 
     isotropic = False
-    has_mode = False
-    point_masses = "Laplace"
 
     def __post_init__(self) -> None:
         check_point_mass(self, _INCLUSION)
@@ -114,11 +112,12 @@ class BoundLaplaceZero(PriorBase):
 
     free: Flags
     always: Flags
-    flat: float
+    flat: float | Array  # precision of the free coefficients, or of each of them
     scale_prior: ScalePrior
     inclusion: float | None  # None: learned, uniform
 
-    point_masses = "Laplace"  # density of the coefficients that are not zero
+    has_mode = False
+    point_masses = "Laplace"
 
     @cached_property
     def shrunk(self) -> Any:
@@ -150,10 +149,22 @@ class BoundLaplaceZero(PriorBase):
         """What is worth recording."""
         return {"scale": scale, "size": size} | ({"inclusion": inclusion} if self.inclusion is None else {})
 
+    def _with_free(self, precision: Array) -> Array:
+        precision[self.free] = self.flat
+        return precision
+
+    def beside(self, precision: Array) -> BoundLaplaceZero:
+        """The same with more coefficients behind it that are always in, normal with the given precisions."""
+        flat = np.concatenate((np.broadcast_to(self.flat, int(self.free.sum())), precision))
+        more = np.ones(len(precision), dtype=bool)
+        return replace(
+            self, free=np.concatenate((self.free, more)), always=np.concatenate((self.always, ~more)), flat=flat
+        )
+
     def start(self) -> PriorState:
         """Every coefficient in, local precisions at one."""
         scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
-        precision = np.where(self.free, self.flat, scale**-2)
+        precision = self._with_free(np.full(len(self.free), scale**-2))
         return PriorState(precision, self.values(scale, float(len(self.shrunk)), 0.5))
 
     def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
@@ -169,7 +180,7 @@ class BoundLaplaceZero(PriorBase):
                 return self.scale_prior.log_density(l) - count * l - total * math.exp(-l)
 
             scale = math.exp(slice_step(rng, log_posterior, math.log(scale), width=2.0 / math.sqrt(count + 1.0)))
-        precision = np.where(self.free, self.flat, _OUT)
+        precision = self._with_free(np.full(len(self.free), _OUT))
         precision[inside] = np.minimum(tilted_stable(rng, size / scale, 1.0) / scale**2, _LARGEST)
         inclusion = 0.5
         if self.inclusion is None:
@@ -181,7 +192,7 @@ class BoundLaplaceZero(PriorBase):
         """``t -> log p(e^t beta)``; a coordinate at zero takes back the factor e^t that a move of all would count."""
         inside = beta[self.shrunk]
         rate = float(np.abs(inside).sum()) / state.values["scale"]
-        half, out = 0.5 * self.flat * float((beta[self.free] ** 2).sum()), int((inside == 0.0).sum())
+        half, out = 0.5 * float((self.flat * beta[self.free] ** 2).sum()), int((inside == 0.0).sum())
         return lambda t: -rate * math.exp(t) - half * math.exp(2.0 * t) - out * t
 
     def stretch(self, state: PriorState) -> Callable[[float], float] | None:

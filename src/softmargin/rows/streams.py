@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     MISSING = 7
     COVARIATES = 8
     NOISE = 9
+    TERMS = 10
 
 
 @dataclass(frozen=True)

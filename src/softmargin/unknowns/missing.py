@@ -157,20 +157,21 @@ class Missing:
         law, value = self.covariates.expect(design.covariates, design.scatter(), law.precision)
         return MissingState(design, law), value + 0.5 * (_ENTROPY * len(design.s) + design.log_volume())
 
-    def draw(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> MissingDraw:
+    def draw(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> tuple[MissingDraw, Any]:
         """Fresh latents of the incomplete rows, their entries given these, then the covariates' mean and covariance."""
         if not len(state.patterns.row):
-            return state
+            return state, chain
         X = _draw_entries(random, model, state, chain)
         rng = random.at(Purpose.COVARIATES)
         law = self.covariates.draw(rng, X[:, : X.shape[1] - model.known], state.law.precision)
-        return MissingDraw(X, law, state.patterns)
+        new = MissingDraw(X, law, state.patterns)
+        return new, chain._replace(f=self.apply(model, new).blocks.matvec(chain.beta))
 
     def log_normalizer(self, model: Model, state: MissingDraw) -> float:
         """The likelihood of the responses is normalised as it is."""
         return 0.0
 
-    def noted(self, state: MissingDraw) -> dict[str, float]:
+    def noted(self, state: MissingState | MissingDraw) -> dict[str, float]:
         """Entries are averaged, not recorded."""
         return {}
 

@@ -192,7 +192,7 @@ class Noise:
             part += self.log_width_density(loss.width)
         return NoiseState(found, loss), part
 
-    def draw(self, random: Any, model: Model, state: NoiseDraw, chain: Any) -> NoiseDraw:
+    def draw(self, random: Any, model: Model, state: NoiseDraw, chain: Any) -> tuple[NoiseDraw, Any]:
         """Slice updates of the band, where it is learned, and of the log level, given the predictors."""
         l, loss, f, rng = state.log_level, state.loss, chain.f, random.at(Purpose.NOISE)
         N, (low, high) = float(model.c.sum()), self.range
@@ -212,15 +212,15 @@ class Noise:
             T = -float(loss.loglik(model.y, model.c, f).sum())
             width = 4.0 / (loss.noise_power * math.sqrt(N + 1.0))
             l = slice_step(rng, self.log_density(loss, T, N), l, width=width)
-        return NoiseDraw(l, loss)
+        return NoiseDraw(l, loss), chain
 
     def log_normalizer(self, model: Model, state: NoiseDraw) -> float:
         """Of the density of all responses."""
         return float(model.c.sum()) * float(state.loss.log_normalizer(state.weight))
 
-    def noted(self, state: NoiseDraw) -> dict[str, float]:
+    def noted(self, state: NoiseState | NoiseDraw) -> dict[str, float]:
         """The level, and the band where it is learned."""
-        noted = {"noise": math.exp(state.log_level)}
+        noted = {"noise": state.weight ** (-1.0 / state.loss.noise_power)}
         return noted if self.width_prior is None else noted | {"epsilon": state.loss.width}
 
     def collector(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from softmargin.core.loop import Info
-from softmargin.core.model import Model
+from softmargin.core.model import Model, require
 from softmargin.core.unknown import implied
 from softmargin.rows.streams import Address
 
@@ -52,21 +52,13 @@ class Chains:
         """Number of chains."""
         return int(self.sampler.chains)
 
-    @property
-    def needs_loss(self) -> tuple[str, ...]:
-        """What the sampler needs."""
-        return tuple(self.sampler.needs_loss)
-
-    @property
-    def needs_prior(self) -> tuple[str, ...]:
-        """What the sampler needs."""
-        return tuple(self.sampler.needs_prior)
-
     def init(self, model: Model) -> tuple[JointChain, ...]:
         """The sampler's chains where the unknowns start."""
         first = self.start or tuple(unknown.start(model) for unknown in model.unknowns)
         states = tuple(unknown.drawn(state) for unknown, state in zip(model.unknowns, first, strict=True))
-        return tuple(_joint(model, chain, states) for chain in self.sampler.init(implied(model, states)))
+        now = implied(model, states)
+        require(self.sampler, loss=now.loss, prior=now.prior)
+        return tuple(_joint(model, chain, states) for chain in self.sampler.init(now))
 
     def step(self, model: Model, state: tuple[JointChain, ...], iteration: int) -> tuple[tuple[JointChain, ...], Info]:
         """One sweep of every chain; chains run on the threads, and do not depend on how."""
@@ -83,10 +75,7 @@ class Chains:
         random, chain, states = Address(model.streams, k, iteration), state.chain, list(state.unknowns)
         for place, unknown in enumerate(model.unknowns):
             others = implied(model, tuple(states), without=place)
-            states[place] = unknown.draw(random, others, states[place], chain)
-            if unknown.changes_rows:
-                now = unknown.apply(others, states[place])
-                chain = chain._replace(f=now.blocks.matvec(chain.beta))
+            states[place], chain = unknown.draw(random, others, states[place], chain)
         now = implied(model, tuple(states))
         chain = self.sampler.sweep(now, self.sampler.moved(now, chain), k, iteration)
         return _joint(model, chain, tuple(states))

@@ -86,7 +86,9 @@ def _screened(prior: Any, G: Array, r: Array) -> Array:
     lead = np.flatnonzero(prior.free)
     h, curvature = r.copy(), G.diagonal().copy()
     if len(lead):
-        solved = np.linalg.solve(G[np.ix_(lead, lead)] + prior.flat * np.eye(len(lead)), np.c_[r[lead], G[lead]])
+        solved = np.linalg.solve(
+            G[np.ix_(lead, lead)] + np.diag(np.broadcast_to(prior.flat, len(lead))), np.c_[r[lead], G[lead]]
+        )
         h -= G[:, lead] @ solved[:, 0]
         curvature -= np.einsum("ij,ji->i", G[:, lead], solved[:, 1:])
     gain = h * h / (np.maximum(curvature, 0.0) + 1.0)
@@ -292,7 +294,9 @@ def _scales(prior: Any, second: Array, tau: float) -> tuple[Array, float, float]
             break
     bound -= m * math.log(2.0) + 0.5 * math.sqrt(used) * total
     free = second[prior.free]
-    bound += 0.5 * len(free) * (math.log(prior.flat) - _LOG_2PI) - 0.5 * prior.flat * float(free.sum())
-    precision = np.full(len(second), prior.flat)
+    flat = np.broadcast_to(prior.flat, len(free))
+    bound += 0.5 * float((np.log(flat) - _LOG_2PI - flat * free).sum())
+    precision = np.empty(len(second))
+    precision[prior.free] = flat
     precision[prior.shrunk] = tau / (math.sqrt(used) * size)
     return precision, tau, bound
