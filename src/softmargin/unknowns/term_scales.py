@@ -26,7 +26,7 @@ class TermScales:
     """Standard deviations of the terms of a prior in parts; given these the terms' coefficients are normal.
 
     Engines that move between sets of columns take the terms as coefficients that are always in, with known precisions.
-    Where the prior of the fixed effects has no point masses, the prior in parts learns them itself, and this does nothing.
+    Where the prior of the fixed effects has no point masses, the prior in parts learns them itself, and this is idle.
     """
 
     changes_rows = False

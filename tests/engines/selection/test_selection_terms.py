@@ -7,10 +7,11 @@ import pytest
 from engine_problems import build
 
 from softmargin.core.loop import run
+from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
-from softmargin.engines.selection.terms import SelectionTerms
 from softmargin.priors import HalfT, Ridge, SpikeSlab
 from softmargin.priors.terms import TermPrior, Terms
+from softmargin.unknowns.term_scales import TermScales
 
 X = np.array([[0.9, 0.2], [1.2, -0.7], [-0.4, 0.8], [-1.1, -0.3], [0.3, 1.1], [-0.6, 0.5], [0.1, -1.2], [-0.2, -0.4]])
 Y = np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0, -1.0, -1.0])
@@ -22,7 +23,7 @@ def problem():
     terms = Terms(Ridge(), (TermPrior(("group",), 2, hyperprior=HalfT(1.0, df=5.0)),))
     model = build(np.column_stack((X, Z)), Y, prior=Ridge(scale=1.0), intercept=False)
     free = np.zeros(4, dtype=bool)
-    return model.with_prior(terms.bind(free, 8).with_fixed(prior.bind(free[:2], 8)))
+    return model.with_prior(terms.bind(free, 8).with_fixed(prior.bind(free[:2], 8))).with_unknowns((TermScales(),))
 
 
 def exact(rounds=40, size=25_000):
@@ -41,13 +42,13 @@ def exact(rounds=40, size=25_000):
 
 
 def chain(sweeps=4000):
-    model, engine = problem(), SelectionTerms(SpikeSlabGibbs(chains=1, warmup=300))
+    model, engine = problem(), Chains(SpikeSlabGibbs(chains=1, warmup=300))
     state, kept = engine.init(model)[0], []
     for iteration in range(1, sweeps + 301):
         state = engine.sweep(model, state, 0, iteration)
         if iteration > 300:
             beta = state.beta
-            kept.append([*state.gamma[:2], *beta, math.log(state.prior.values["group"]), beta[2] * beta[3]])
+            kept.append([*state.gamma[:2], *beta, math.log(state.noted["group"]), beta[2] * beta[3]])
     batches = np.array(kept, dtype=float).reshape(40, -1, 8).mean(axis=1)
     return batches.mean(axis=0), batches.std(axis=0, ddof=1) / math.sqrt(40)
 
@@ -61,7 +62,7 @@ def test_posterior_is_that_of_weighted_prior_draws():
 def test_a_wrong_hyperprior_is_seen():
     """The same comparison notices effects whose standard deviation has another prior."""
     wanted, tolerance = exact()
-    model, engine = problem(), SelectionTerms(SpikeSlabGibbs(chains=1, warmup=100))
+    model, engine = problem(), Chains(SpikeSlabGibbs(chains=1, warmup=100))
     terms = Terms(Ridge(), (TermPrior(("group",), 2, hyperprior=HalfT(3.0, df=5.0)),))
     free = np.zeros(4, dtype=bool)
     model = model.with_prior(terms.bind(free, 8).with_fixed(SpikeSlab(0.4, scale=1.1).bind(free[:2], 8)))
@@ -69,7 +70,7 @@ def test_a_wrong_hyperprior_is_seen():
     for iteration in range(1, 1601):
         state = engine.sweep(model, state, 0, iteration)
         if iteration > 100:
-            logs.append(math.log(state.prior.values["group"]))
+            logs.append(math.log(state.noted["group"]))
     batches = np.array(logs).reshape(30, -1).mean(axis=1)
     z = (batches.mean() - wanted[6]) / math.hypot(batches.std(ddof=1) / math.sqrt(30), tolerance[6])
     assert abs(z) > 6.0
@@ -77,9 +78,9 @@ def test_a_wrong_hyperprior_is_seen():
 
 def test_states_carry_scales_and_precisions():
     model = problem()
-    state = run(SelectionTerms(SpikeSlabGibbs(chains=2, warmup=5)), model, max_iter=8).state
+    state = run(Chains(SpikeSlabGibbs(chains=2, warmup=5)), model, max_iter=8).state
     for one in state:
-        sd = one.prior.values["group"]
+        sd = one.noted["group"]
         np.testing.assert_allclose(one.prior.precision[2:], sd**-2)
         assert one.gamma[2:].all()
         assert one.loglik == pytest.approx(-2.0 * np.maximum(1.0 - Y * one.f, 0.0).sum())
