@@ -61,14 +61,10 @@ class Alternate:
         """One step of the engine, then every unknown in turn."""
         inner, info = self.engine.step(implied(model, state.unknowns), state.inner, iteration)
         new = self._refreshed(model, _total(state._replace(inner=inner)))
-        gains = new.objective - state.objective, new.inner.objective - state.inner.objective
-        if self.mode:
-            change = max(abs(gain) / (1.0 + abs(new.objective)) for gain in gains)
-        else:  # an unknown's part may be many times as large as the engine's: both must come to rest
-            change = max(relative(gains[0], new.objective), relative(gains[1], new.inner.objective))
-        if inner is state.inner:  # it stands still, for a reason that its own change tells
-            change = max(change, info.change)
-        return new, Info(new.objective, math.inf if math.isinf(info.change) else change)  # not yet if the engine cannot
+        gain = new.objective - state.objective
+        change = abs(gain) / (1.0 + abs(new.objective)) if self.mode else relative(gain, new.objective)
+        # an unknown's part may be many times as large as the engine's: both must come to rest
+        return new, Info(new.objective, max(change, info.change))
 
     def _refreshed(self, model: Model, state: Alternated) -> Alternated:
         for place in range(len(model.unknowns)):
