@@ -49,6 +49,7 @@ __all__ = [
     "loss_of",
     "out_of_fold",
     "quick_fit",
+    "rough",
     "row_order",
     "two_classes",
 ]
@@ -226,8 +227,13 @@ def finished(model: Model, settings: Settings, fit: Fit) -> Fit:
 
 def _quiet(settings: Settings) -> Settings:
     """Settings of fits that are only compared."""
-    quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
-    return replace(quiet, max_iter=min(settings.max_iter, _STEPS), tol=max(settings.tol, _ROUGH))
+    return rough(replace(settings, readout=settings.readout.quick()))
+
+
+def rough(settings: Settings) -> Settings:
+    """Settings of a fit that is only a means to something else."""
+    limits = {"max_iter": min(settings.max_iter, _STEPS), "tol": max(settings.tol, _ROUGH)}
+    return replace(settings, options={}, callback=None, **limits)
 
 
 def loss_of(p: Array, label: Any) -> Array:

@@ -22,7 +22,7 @@ from softmargin.engines.missing_gibbs import CellAverage, MissingGibbs
 from softmargin.engines.model import Model
 from softmargin.engines.scale_mixture import Mixture, mix_over_scale
 from softmargin.estimators.binary import Binary, Recipe, spread_of
-from softmargin.estimators.choosing import at_candidate, chosen_by, loss_of, row_order, two_classes
+from softmargin.estimators.choosing import at_candidate, chosen_by, loss_of, rough, row_order, two_classes
 from softmargin.estimators.drawing import drawn_fit, sampler_of
 from softmargin.estimators.fits import Fit, Inclusion, Settings, options_of, run_engine
 from softmargin.estimators.problem import kept_columns, observed_columns, prepare
@@ -224,7 +224,7 @@ def _meanfield(model: Model, settings: Settings) -> Found:
 
 def _quick(model: Model, settings: Settings) -> HeldOut:
     """Leave-one-out predictors of a quick fit, under a normal prior where the prior has point masses."""
-    held: HeldOut = _vb(without_selection(model), replace(settings, options={}, callback=None)).fit.held
+    held: HeldOut = _vb(without_selection(model), rough(settings)).fit.held
     return held
 
 
