@@ -144,7 +144,7 @@ class GaussianVI:
             ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
             felt = np.where(ku * state.v > _NOTHING, ku, 0.0)  # rows far from the margin cost no time
             q, rough = _shaped(model, felt, np.zeros(len(felt)), Du, rough=state.rise > _ROUGH)
-            with np.errstate(over="raise"):  # neither rows nor prior may bend there, and a Newton step has no length
+            with np.errstate(over="raise", invalid="raise"):  # where nothing bends a Newton step has no length
                 return self._evaluate(model, ku, Du, mean, q, history.entered(used))._replace(rough=rough)
         except (np.linalg.LinAlgError, FloatingPointError):
             return None
@@ -154,9 +154,13 @@ class GaussianVI:
         while rho > 1e-8:
             ku = (1.0 - rho) * state.ku + rho * state.message.w
             Du = (1.0 - rho) * state.Du + rho * state.prior.precision
-            new = self.at(model, ku, Du, state.q.mean)
-            if new.bound >= state.bound - 1e-13 * abs(state.bound):
-                return new
+            try:
+                with np.errstate(over="raise", invalid="raise"):
+                    new = self.at(model, ku, Du, state.q.mean)
+                if new.bound >= state.bound - 1e-13 * abs(state.bound):
+                    return new
+            except FloatingPointError:
+                pass
             rho *= 0.3
         return state._replace(history=History())
 
