@@ -258,12 +258,16 @@ def fit_binary(
 
 
 class _Plan(NamedTuple):
-    """What was chosen, whether its quick fit is one of the model itself, refits of its folds, and the model."""
+    """What was chosen, whether its quick fit is one of the model itself, refits of its folds, and the model.
+
+    ``whole`` says whether the quick fit, run on, is the fit asked for.
+    """
 
     decision: Decision
     own: bool
     refits: Callable[[Decision, Fit], OutOfFold | None]
     model: Model
+    whole: bool
 
     def carried_out(self, infer: Any, settings: Settings) -> tuple[Fit, Chosen]:
         """The whole fit; the tilted one where the plain one turns out to be next to a constant."""
@@ -277,7 +281,8 @@ class _Plan(NamedTuple):
     def _fitted(self, decision: Decision, infer: Any, settings: Settings) -> Fit:
         """The fit, with left-out predictors of refits where those of the closed form are not to be trusted."""
         model, settings = at_candidate(self.model, settings, decision.chosen.candidate)
-        fit: Fit = infer(model, settings, finished(model, settings, decision.fit) if self.own else None)
+        first = finished(model, settings if self.whole else settings.aside(), decision.fit) if self.own else None
+        fit: Fit = infer(model, settings, first)
         if fit.outcome.interrupted or not fit.posterior.has_spread:
             return fit
         found = self.refits(decision, fit)
@@ -287,7 +292,7 @@ class _Plan(NamedTuple):
 def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, settings: Settings) -> _Plan:
     """Tilt and rate by quick fits, of some rows where there are many, and under a normal prior where it must be."""
     X, sign, count, _, columns = rows
-    normal, own = None, hasattr(model.prior, "gaussian")
+    normal, own, whole = None, hasattr(model.prior, "gaussian"), recipe.inference == "vb"
     light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
     index = np.arange(len(sign))
     if own and many_rows(model):
@@ -306,7 +311,8 @@ def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, setti
             wide = choose_wide(quick_model, quick_settings, **about)
             if wide is not None:
                 decision = Decision(wide.chosen, wide.first)
-                return _Plan(decision, quick_model is model, lambda decision, fit: wide.refits, wide.model(model))
+                own = quick_model is model
+                return _Plan(decision, own, lambda decision, fit: wide.refits, wide.model(model), whole)
 
         last: list[tuple[Candidate, Fit]] = []
 
@@ -328,7 +334,7 @@ def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, setti
             return out_of_fold(quick_model, quick_settings, *about)
 
         decision = chosen_by(two_classes(recipe, quick, loss, label, number, order))
-        return _Plan(decision, quick_model is model, refits, model)
+        return _Plan(decision, quick_model is model, refits, model, whole)
     finally:
         if normal is not None:
             normal.model.blocks.close()

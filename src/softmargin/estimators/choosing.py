@@ -233,7 +233,7 @@ def _quiet(settings: Settings) -> Settings:
 def rough(settings: Settings) -> Settings:
     """Settings of a fit that is only a means to something else."""
     limits = {"max_iter": min(settings.max_iter, _STEPS), "tol": max(settings.tol, _ROUGH)}
-    return replace(settings, options={}, callback=None, **limits)
+    return settings.aside(**limits)
 
 
 def loss_of(p: Array, label: Any) -> Array:

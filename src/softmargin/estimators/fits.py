@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,10 @@ class Settings:
     verbose: int = 0
     callback: Callable[[int, Info], bool] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+
+    def aside(self, **changes: Any) -> Settings:
+        """For a fit that is only a means to the one asked for: its own options, no progress and no callback."""
+        return replace(self, **({"options": {}, "callback": None, "verbose": 0} | changes))
 
     def progress(self, label: str, total: int | None) -> Progress:
         """The progress line of one run."""

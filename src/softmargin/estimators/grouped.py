@@ -95,7 +95,7 @@ def _chosen(
 ) -> Chosen:
     """Tilt and rate, by quick fits under a normal prior where the prior has point masses."""
     plain, label = without_selection(model), (sign > 0.0).astype(np.intp)
-    quiet = replace(settings, options={}, callback=None)
+    quiet = settings.aside()
 
     def quick(candidate: Candidate, least: float) -> Fit | None:
         if recipe.incomplete:
@@ -270,7 +270,7 @@ def _map(model: Model, settings: Settings) -> tuple[_Complete, dict[Any, Any]]:
     """The mode given the standard deviations of a variational fit: jointly with them it is, uselessly, at zero."""
     _has_mode(model)
     prior: Any = model.prior
-    quick = fit_vb(model, replace(settings, options={}, callback=None))
+    quick = fit_vb(model, settings.aside())
     assert quick.vi is not None
     given, values = model.with_prior(prior.settled(quick.vi.prior)), dict(quick.vi.prior.values)
     r = settings.readout
@@ -318,7 +318,7 @@ def _incomplete_meanfield(model: Model, settings: Settings) -> tuple[Found, dict
 
 def _incomplete_map(model: Model, settings: Settings) -> tuple[Found, dict[Any, Any]]:
     _has_mode(model)
-    quick = INCOMPLETE["vb"](model, replace(settings, options={}, callback=None)).fit.outcome.state.inner.prior
+    quick = INCOMPLETE["vb"](model, settings.aside()).fit.outcome.state.inner.prior
     prior: Any = model.prior
     return INCOMPLETE["map"](model.with_prior(prior.settled(quick)), settings), dict(quick.values)
 

@@ -117,7 +117,7 @@ def fit_incomplete(
         model = problem.model
         settings = Settings(BinaryReadout(columns, None, problem.part, weight), callback=callback, **recipe.run)
         label = (sign > 0.0).astype(np.intp)
-        quiet, plain = replace(settings, options={}, callback=None), without_selection(model)
+        quiet, plain = settings.aside(), without_selection(model)
 
         def quick(candidate: Candidate, least: float) -> Fit:
             return quick_vb(*at_candidate(plain, quiet, candidate)).fit

@@ -17,7 +17,6 @@ from softmargin.designs.base import Array
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators.binary import spread_of
 from softmargin.estimators.choosing import choices_table
-from softmargin.estimators.linear import LEVEL
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise
 from softmargin.estimators.validation import check_choice, check_finite, labels_given
@@ -129,7 +128,7 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         self.converged_ = all(fit.outcome.converged for fit in fits)
         if fits[0].gap is not None:
             self.gap_ = max(fit.gap for fit in fits if fit.gap is not None)
-        warn_of_fits(fits, self.inference, self.tol, LEVEL + 1)
+        warn_of_fits(fits, self.inference, self.tol)
 
     def _checked(self, X: Any) -> Any:
         """New rows, checked."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from softmargin.estimators.fresh import fresh
 from softmargin.estimators.indicators import Indicators
 from softmargin.estimators.inference import INFERENCES
 from softmargin.estimators.keywords import explained
-from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
+from softmargin.estimators.linear import LinearMachine, without_frame
 from softmargin.estimators.mixed import Mixed
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.pairwise import Pairwise
@@ -36,6 +35,7 @@ from softmargin.estimators.validation import (
     check_names,
     check_numeric,
     check_observed,
+    check_rate,
     class_labels,
     costs_by_label,
     labels_given,
@@ -293,7 +293,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             self.imputed_ = self._fitted.imputed(np.flatnonzero(used), self._names())
         self._publish()
         self._entropy = entropy(index, weight)
-        warn_of_models(self._fitted, self._entropy, LEVEL)
+        warn_of_models(self._fitted, self._entropy)
         return self
 
     def _header(self) -> str:
@@ -327,9 +327,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model", "indicator"])
         check_choice("multi_class", self.multi_class, SCHEMES)
-        rate = self.learning_rate
-        if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
-            raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
+        check_rate(self.learning_rate)
         return prior_of(self.prior)
 
     def _publish(self) -> None:
@@ -361,7 +359,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             self.inclusion_ = per_model([each.chains.mean(axis=0) for each in chosen if each is not None])
             self.inclusion_error_ = per_model([each.error for each in chosen if each is not None])
             self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
-        warn_of_fits(fits, self.inference, self.tol, LEVEL + 1)
+        warn_of_fits(fits, self.inference, self.tol)
 
     def _checked(self, X: Any, groups: Any = None) -> Any:
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])

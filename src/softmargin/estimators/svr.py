@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -20,7 +19,7 @@ from softmargin.estimators.binary import Binary, spread_of
 from softmargin.estimators.fits import Settings
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.keywords import explained
-from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
+from softmargin.estimators.linear import LinearMachine, check_level
 from softmargin.estimators.notices import warn_of_fits
 from softmargin.estimators.problem import kept_columns, prepare, prior_of
 from softmargin.estimators.regression import REGRESSIONS, Regression
@@ -28,7 +27,7 @@ from softmargin.estimators.regression_choice import Likelihood, choose_likelihoo
 from softmargin.estimators.regression_readout import RegressionReadout, Units, half_widths
 from softmargin.estimators.selection import Selection
 from softmargin.estimators.validation import check_finite, check_names, check_numeric
-from softmargin.exceptions import ModelWarning
+from softmargin.exceptions import ModelWarning, warn_user
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Streams
 from softmargin.losses.epsilon import EpsilonInsensitive
@@ -307,14 +306,13 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         if chosen is not None:
             self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
             self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
-        warn_of_fits([found], self.inference, self.tol, LEVEL + 1)  # type: ignore[list-item]
+        warn_of_fits([found], self.inference, self.tol)  # type: ignore[list-item]
         if self.loo_.r2 < _NOTHING:
-            warnings.warn(
+            warn_user(
                 "this model predicts no better than the mean of y: rows that are left out have "
                 f"{1.0 - self.loo_.r2:.2f} times the squared error of the mean of the others; look for other "
                 "predictors, or more rows.",
                 ModelWarning,
-                stacklevel=LEVEL,
             )
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
