@@ -200,6 +200,7 @@ def selection_model(n, p, seed=2):
     return build(X, y, c=0.7, prior=SpikeSlab(inclusion=0.4, scale=1.0, intercept_scale=1.0))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("n", "p"), [(14, 3), (6, 7)], ids=["tall", "wide"])
 def test_selection_by_lines_equals_the_plain_scan(n, p):
     """The lines keep products of the columns, the scan keeps nothing: inclusion, coefficients and cells agree."""
