@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["ModelWarning"]
+import sys
+import warnings
+from pathlib import Path
+
+__all__ = ["ModelWarning", "warn_user"]
+
+_OWN = (str(Path(__file__).parent), str(Path("sklearn", "callback")))  # files whose lines are not the user's
 
 
 class ModelWarning(UserWarning):
     """The fit says next to nothing, or another model would clearly say more."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """A warning that points to the line by which the package was entered."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and any(own in frame.f_code.co_filename for own in _OWN):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

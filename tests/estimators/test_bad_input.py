@@ -47,6 +47,8 @@ CASES = {
     "probability": ({"probability": True}, X, Y, None, "unknown probability True"),
     "likelihood": ({"likelihood": "cauchy"}, X, Y, None, "unknown likelihood 'cauchy'"),
     "rate": ({"learning_rate": 0.0}, X, Y, None, "learning_rate must be a positive number or 'auto'; got 0.0"),
+    "rate of an array": ({"learning_rate": np.ones(1)}, X, Y, None, r"'auto'; got array\(\[1\.\]\)"),
+    "rate of a truth": ({"learning_rate": True}, X, Y, None, "'auto'; got True"),
     "chains": ({"chains": 0}, X, Y, None, "chains must be an integer of at least 1; got 0"),
     "tol": ({"tol": -1.0}, X, Y, None, "tol must be a positive number"),
     "options": ({"engine_options": {"steps": 3}}, X, Y, None, r"unknown engine_options \['steps'\]"),

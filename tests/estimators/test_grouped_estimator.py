@@ -345,6 +345,7 @@ def test_probability_of_a_new_group_is_the_average_over_groups(likelihood):
     np.testing.assert_allclose(model.predict_proba(rows)[:, 1], average, atol=0.012)  # the link's own approximation
 
 
+@pytest.mark.soak
 def test_effects_have_the_spread_of_their_draws():
     X, y = data()
     model = short("vb", random_effects=[RandomEffect("school", slopes=["dose"]), Smooth("age", knots=4)]).fit(X, y)

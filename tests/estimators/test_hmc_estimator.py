@@ -21,6 +21,7 @@ def overlapping(n=150, p=4, seed=0):
     return X, np.where(X[:, 0] - X[:, 1] + rng.normal(size=n) > 0, "b", "a")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("prior", [Ridge(scale=0.7), Lasso(scale=0.5), "ridge", "horseshoe"], ids=str)
 def test_the_same_posterior_as_gibbs(prior):
     X, y = overlapping()

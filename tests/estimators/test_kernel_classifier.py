@@ -251,6 +251,8 @@ def test_clone_pickle_and_seed(data):
         ({"length_scale": 0.0}, "length_scale must be positive"),
         ({"scale": -1.0}, "scale must be a positive number"),
         ({"learning_rate": "fast"}, "learning_rate must be"),
+        ({"learning_rate": True}, "learning_rate must be"),
+        ({"learning_rate": np.ones(1)}, "learning_rate must be"),
         ({"standardize": "yes"}, "standardize must be"),
         ({"draws": 1}, "draws must be"),
         ({"tol": 0.0}, "tol must be"),

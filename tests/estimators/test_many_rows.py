@@ -83,7 +83,14 @@ def test_weights_count_rows(rows):
 
 
 @pytest.mark.parametrize("prior", ["ridge", "lasso"])
-@pytest.mark.parametrize(("rows", "cut"), [(21_000, 4.0), (50_000, 4.5), (50_000, 7.0)])
+@pytest.mark.parametrize(
+    ("rows", "cut"),
+    [
+        (21_000, 4.0),
+        pytest.param(50_000, 4.5, marks=pytest.mark.soak),
+        pytest.param(50_000, 7.0, marks=pytest.mark.soak),
+    ],
+)
 def test_rare_classes_are_the_plain_fit(prior, rows, cut, monkeypatch):
     """Where a class is rare, no row may be near the margin of a first guess."""
     rng = np.random.default_rng(0)

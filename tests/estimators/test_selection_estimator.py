@@ -56,7 +56,9 @@ ENUMERATED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ENUMERATED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.soak if "learned" in case else ()) for case in ENUMERATED]
+)
 def test_inclusion_equals_enumeration(case, heart):
     """All 32 models of five columns of heart; the rows with weight 2 count twice in moments and likelihood."""
     prior, slab, scale, probability = ENUMERATED[case]

@@ -245,6 +245,16 @@ def test_progress_is_shown_when_asked(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("options", [{}, {"inference": "meanfield"}, {"multi_class": "sum-to-zero"}])
+def test_progress_is_that_of_the_fit_asked_for(options, capsys):
+    """Fits by which the rate is chosen and judged are not shown."""
+    X, y = simulated(60, 2)
+    y = np.where(X[:, 1] > 0.8, 2, y) if "multi_class" in options else y
+    BayesianSVC(verbose=1, **options).fit(X, y)
+    lines = capsys.readouterr().err.splitlines()
+    assert len([line for line in lines if "objective" in line]) <= 1
+
+
 def test_to_arviz():
     arviz = pytest.importorskip("arviz")
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)

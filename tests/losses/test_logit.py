@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from softmargin.losses import Logit
+from softmargin.losses import Logit, logit
 from softmargin.losses._polya_gamma import _FAR, _MANY, _TERMS, polya_gamma
 
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds: sound draws fail one case in ten thousand
@@ -141,3 +141,17 @@ def test_far_away():
     assert all(np.isfinite(face).all() for face in faces)
     np.testing.assert_allclose(Logit().loglik(y, c, f)[:2], f[:2])
     np.testing.assert_allclose(Logit().expect(y, c, f, 0 * c).w, 0.5 / np.abs(f))
+
+
+@pytest.mark.parametrize("s", [1e5, 1e6, 1e7])
+def test_averages_over_a_wide_predictor_are_those_of_the_hinge_at_zero_and_cost_no_more(s, monkeypatch):
+    """``E log(1 + e^-x) = E max(-x, 0) + pi^2/6 phi(f/s)/s`` and ``E l'' = -phi(f/s)/s`` up to terms in s^-3."""
+    f, one = np.linspace(-2.0, 2.0, 9) * s, np.ones(9)
+    nodes, along = [], logit._along
+    monkeypatch.setattr(logit, "_along", lambda y, x: (nodes.append(x.size), along(y, x))[1])
+    w, b, bound = Logit().gaussian(one, one, f, s * s * one)
+    density, below = stats.norm.pdf(f / s) / s, stats.norm.cdf(-f / s)
+    np.testing.assert_allclose(w, density, rtol=1e-9)
+    np.testing.assert_allclose(b - w * f, below, rtol=1e-9)
+    np.testing.assert_allclose(-bound, s * s * density - f * below + math.pi**2 / 6.0 * density, rtol=1e-9)
+    assert sum(nodes) <= 300 * len(f)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CHUNKS, SIZE = 9, 25
+CHUNKS, SIZE = 12, 25
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ from softmargin.designs import Dense
 from softmargin.rows.in_memory import Blocks
 from softmargin.solvers import Gaussian
 from softmargin.solvers.cg._root import PROBES
-from softmargin.solvers.cg._sketch import Sketch
+from softmargin.solvers.cg._sketch import RowGaussian, Sketch
 from softmargin.solvers.cg.solver import TOLERANCE, CGNormal, ConjugateGradients, Iterative
 
 SHAPES = [(40, 15), (20, 30), (15, 60)]  # more rows, somewhat more columns, many more columns
@@ -192,3 +192,12 @@ def test_moving_and_spreading_keep_the_rest():
 def test_dense_columns_are_refused():
     with pytest.raises(ValueError, match="solver='cg' works on a sparse X"):
         ConjugateGradients().coordinates(Dense.plain(np.eye(3)))
+
+
+@pytest.mark.parametrize("a", [0.0, 1.0, 1e4, 1e9])
+def test_the_precision_of_an_intercept_that_slopes_can_replace_is_positive(a):
+    """One direction with the same value ``a`` in all n rows of weight 1: ``n / (1 + n a^2)``, and its logarithm."""
+    n = 40
+    rows = RowGaussian(np.full((n, 1), a), np.zeros(n), np.ones(n), 1e-30)
+    assert rows.corner == pytest.approx(n / (1.0 + n * a * a), rel=1e-6)
+    assert np.isfinite(rows.logdet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "check_names",
     "check_numeric",
     "check_observed",
+    "check_rate",
     "class_labels",
     "costs_by_label",
     "labels_given",
@@ -33,6 +35,14 @@ def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> N
     """Refuse a word that is not on the list."""
     if value not in known:
         raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(map(repr, known))}.")
+
+
+def check_rate(rate: Any, *, auto: bool = True) -> None:
+    """Refuse a learning rate that is no positive number."""
+    number = isinstance(rate, Real) and not isinstance(rate, bool | np.bool_) and 0.0 < float(rate) < np.inf
+    if not (number or (auto and isinstance(rate, str) and rate == "auto")):
+        or_auto = " or 'auto'" if auto else ""
+        raise ValueError(f"learning_rate must be a positive number{or_auto}; got {rate!r}.")
 
 
 def check_names(X: Any, *, intercept: bool = False) -> None:

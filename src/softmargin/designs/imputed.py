@@ -32,12 +32,8 @@ def _weighted(
         if not met[k]:
             continue
         m = start[k + 1] - start[k]
-        T, product = F[block[k] : block[k + 1]].reshape((m, m)), np.zeros((m, m))
-        for j in range(m):
-            for a in range(m):
-                left = T[j, a] * total[start[k] + j]
-                for b in range(m):
-                    product[a, b] += left * T[j, b]
+        T = F[block[k] : block[k + 1]].reshape((m, m))
+        product = T.T @ (T * total[start[k] : start[k + 1]].reshape((m, 1)))
         for a in range(m):
             for b in range(m):
                 A[lead + columns[start[k] + a], lead + columns[start[k] + b]] += product[a, b]
@@ -48,20 +44,13 @@ def _spread(
     kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, root: Any, out: Any
 ) -> None:
     """``tr(S_i root root')`` of the incomplete rows from ``first`` on."""
-    length, image = np.full(start[-1], -1.0), np.empty(root.shape[1])
+    length = np.full(start[-1], -1.0)
     for i in range(len(out)):
         k = kind[first + i]
         m = start[k + 1] - start[k]
         if length[start[k]] < 0.0:
-            for j in range(m):
-                image[:] = 0.0
-                for l in range(m):
-                    factor, row = F[block[k] + j * m + l], root[columns[start[k] + l]]
-                    for r in range(len(image)):
-                        image[r] += factor * row[r]
-                length[start[k] + j] = 0.0
-                for r in range(len(image)):
-                    length[start[k] + j] += image[r] * image[r]
+            image = F[block[k] : block[k + 1]].reshape((m, m)) @ root[columns[start[k] : start[k + 1]]]
+            length[start[k] : start[k + 1]] = (image * image).sum(axis=1)
         total = 0.0
         for j in range(m):
             total += s[cell[first + i] + j] * length[start[k] + j]

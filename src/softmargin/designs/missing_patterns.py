@@ -73,22 +73,28 @@ def _whiten(columns: Any, start: Any, block: Any, precision: Any, F: Any, log_de
     for k in range(len(start) - 1):
         M = columns[start[k] : start[k + 1]]
         m = len(M)
-        C = np.zeros((m, m))
-        for i in range(m):  # Cholesky factor of the precision of the missing cells
-            for j in range(i + 1):
-                total = precision[M[i], M[j]]
-                for l in range(j):
-                    total -= C[i, l] * C[j, l]
-                C[i, j] = np.sqrt(total) if i == j else total / C[j, j]
-        T = F[block[k] : block[k + 1]].reshape((m, m))
-        for j in range(m):  # its inverse, column by column
-            T[j, j] = 1.0 / C[j, j]
-            log_det[k] -= np.log(C[j, j])
+        U = np.empty((m, m))
+        for i in range(m):
+            for j in range(i, m):
+                U[i, j] = precision[M[i], M[j]]
+        for j in range(m):  # U'U is the precision of the missing cells; inner loops run along rows of memory
+            diagonal = np.sqrt(U[j, j])
+            for l in range(j, m):
+                U[j, l] /= diagonal
             for i in range(j + 1, m):
-                total = 0.0
-                for l in range(j, i):
-                    total -= C[i, l] * T[l, j]
-                T[i, j] = total / C[i, i]
+                factor = U[j, i]
+                for l in range(i, m):
+                    U[i, l] -= factor * U[j, l]
+        T = F[block[k] : block[k + 1]].reshape((m, m))
+        for i in range(m):  # the inverse of U', row by row
+            T[i, i] = 1.0
+            for j in range(i):
+                factor = U[j, i]
+                for l in range(j + 1):
+                    T[i, l] -= factor * T[j, l]
+            for l in range(i + 1):
+                T[i, l] /= U[i, i]
+            log_det[k] -= np.log(U[i, i])
 
 
 def whiten(patterns: Patterns, precision: Array) -> tuple[Array, Array]:
@@ -101,29 +107,28 @@ def whiten(patterns: Patterns, precision: Array) -> tuple[Array, Array]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rotate(columns: Any, start: Any, block: Any, moment: Any, F: Any, size: Any) -> None:
+def _rotate(columns: Any, start: Any, block: Any, G: Any, F: Any, size: Any) -> None:
     for k in range(len(start) - 1):
         M = columns[start[k] : start[k + 1]]
         m = len(M)
         T = F[block[k] : block[k + 1]].reshape((m, m))
+        B = T @ G[M]
         if m == 1:
-            size[start[k]] = T[0, 0] * T[0, 0] * moment[M[0], M[0]]
-            continue
-        sub = np.empty((m, m))
-        for i in range(m):
-            for j in range(m):
-                sub[i, j] = moment[M[i], M[j]]
-        whole = T @ sub @ T.T
-        values, vectors = np.linalg.eigh(0.5 * (whole + whole.T))
-        T[:] = vectors.T @ T
-        for j in range(m):
-            size[start[k] + j] = max(values[j], 0.0)
+            size[start[k]] = (B * B).sum()
+        elif B.shape[1] < m:  # few directions: all others have size zero
+            vectors, roots, _ = np.linalg.svd(B, full_matrices=True)
+            T[:] = vectors.T @ T
+            size[start[k] : start[k] + len(roots)] = roots * roots
+        else:
+            values, vectors = np.linalg.eigh(B @ B.T)
+            T[:] = vectors.T @ T
+            size[start[k] : start[k + 1]] = np.maximum(values, 0.0)
 
 
-def rotate(patterns: Patterns, F: Array, moment: Array) -> tuple[Array, Array]:
-    """Factors with ``F moment_MM F'`` diagonal, and that diagonal."""
+def rotate(patterns: Patterns, F: Array, G: Array) -> tuple[Array, Array]:
+    """Factors with ``F G_M G_M' F'`` diagonal, and that diagonal, for G with one row per column of the covariates."""
     F, size = F.copy(), np.zeros(patterns.start[-1])
-    _rotate(patterns.columns, patterns.start, patterns.block, moment, F, size)
+    _rotate(patterns.columns, patterns.start, patterns.block, np.ascontiguousarray(G), F, size)
     return F, size
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,11 @@ class Sparse:
         """The rows lo..hi; all of them without a copy."""
         return self.X if hi - lo == self.X.shape[0] else self.X[lo:hi]
 
+    @cached_property
+    def _turned(self) -> Any:
+        """The transpose, which shares the numbers but takes longer to set up than a product takes."""
+        return self.X.T
+
     def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         slopes = beta[int(self.intercept) :] * self.scale
@@ -177,7 +183,7 @@ class Sparse:
         return np.asarray(self._part(lo, hi) @ slopes) - self.shift @ slopes
 
     def rmatmat(self, rows: Array) -> Array:
-        return (np.asarray(self.X.T @ rows) - np.outer(self.shift, rows.sum(axis=0))) * self.scale[:, None]
+        return (np.asarray(self._turned @ rows) - np.outer(self.shift, rows.sum(axis=0))) * self.scale[:, None]
 
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)

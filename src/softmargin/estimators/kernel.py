@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
-from softmargin.core.validation import check_choice, check_names, check_numeric, row_weights
+from softmargin.core.validation import check_choice, check_names, check_numeric, check_rate, row_weights
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.kernel_machine import KernelMachine, check_lengths
-from softmargin.estimators.linear import LEVEL
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
@@ -276,7 +274,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         if recipe.basis == "active":
             self._publish_active(used, own, len(index))
         if before is None:
-            warn_of_models(self._fitted, entropy(own, weight), LEVEL)
+            warn_of_models(self._fitted, entropy(own, weight))
         return self
 
     def _publish_active(self, used: Any, index: Any, n: int) -> None:
@@ -295,9 +293,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         """Refuse what cannot be, before any work; return what is asked for."""
         check_lengths(self)
         self._check_combination()
-        rate = self.learning_rate
-        if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
-            raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
+        check_rate(self.learning_rate)
         if not (isinstance(self.standardize, bool | np.bool_) or self.standardize == "auto"):
             raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
         kernel_prior(self.scale)  # says what is wrong with a scale
@@ -310,7 +306,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
             self.likelihood,
             self.basis,
             self.inference,
-            rate,
+            self.learning_rate,
             self.max_active,
             None if isinstance(self.n_inducing, str) else self.n_inducing,
             tilts=self.likelihood == "hinge" and self.class_weight is None and self.probability == "calibrated",

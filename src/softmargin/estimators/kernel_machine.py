@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from softmargin.core.array import Array
 from softmargin.core.validation import check_choice, check_finite, labels_given
 from softmargin.estimators._callbacks import CallbackSupport
-from softmargin.estimators.linear import LEVEL
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise
@@ -129,7 +128,7 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         self.converged_ = all(fit.outcome.converged for fit in fits)
         if fits[0].gap is not None:
             self.gap_ = max(fit.gap for fit in fits if fit.gap is not None)
-        warn_of_fits(fits, self.inference, self.tol, LEVEL + 1)
+        warn_of_fits(fits, self.inference, self.tol)
 
     def _checked(self, X: Any) -> Any:
         """New rows, checked."""

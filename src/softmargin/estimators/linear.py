@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -17,15 +16,15 @@ from softmargin.core.validation import check_choice, check_finite
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
+from softmargin.exceptions import warn_user
 from softmargin.models.build import SOLVERS
 from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
 from softmargin.posterior import diagnostics
 from softmargin.rows.streams import Streams
 
-__all__ = ["LEVEL", "LinearMachine", "check_level"]
+__all__ = ["LinearMachine", "check_level"]
 
-LEVEL = 5 if hasattr(CallbackSupport, "set_callbacks") else 4  # frames from a warning in ``_fit`` to the line of fit
 _LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
 
 
@@ -85,10 +84,9 @@ class LinearMachine(CallbackSupport, BaseEstimator):
         if len(dropped):
             shown = ", ".join(str(names[j]) if names is not None else str(j) for j in dropped[:5])
             more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
-            warnings.warn(
+            warn_user(
                 f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}.",
                 UserWarning,
-                stacklevel=LEVEL,
             )
 
     def _note_training(self, rows: Training) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 from softmargin.core.array import Array
 from softmargin.core.loop import Progress, run
 from softmargin.core.model import Model, require
-from softmargin.core.validation import binary_labels, check_finite, check_names, check_numeric, row_weights
+from softmargin.core.validation import binary_labels, check_finite, check_names, check_numeric, check_rate, row_weights
 from softmargin.engines.mode.path import ModePath
 from softmargin.losses.hinge import Hinge
 from softmargin.models.build import kept_columns, prepare, prior_of
@@ -99,8 +98,7 @@ def path(
     names = _names(X)
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False)
     check_finite(X, names)
-    if not (isinstance(learning_rate, Real) and learning_rate > 0):
-        raise ValueError(f"learning_rate must be a positive number; got {learning_rate!r}.")
+    check_rate(learning_rate, auto=False)
     classes, index = binary_labels(y)
     count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     weight = row_weights(count, index, classes, class_weight)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from softmargin.core.array import Array
 from softmargin.core.validation import (
     check_choice,
+    check_rate,
     class_labels,
     costs_by_label,
     labels_given,
@@ -24,7 +24,7 @@ from softmargin.estimators._keywords import explained
 from softmargin.estimators._tables import header_of
 from softmargin.estimators._training import Training, training_rows
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.linear import LEVEL, LinearMachine
+from softmargin.estimators.linear import LinearMachine
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
@@ -249,7 +249,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         end()
         self._publish()
         self._entropy = entropy(rows.y, weight)
-        warn_of_models(self._fitted, self._entropy, LEVEL)
+        warn_of_models(self._fitted, self._entropy)
         return self
 
     def _encoded(self, y: Any) -> Any:
@@ -274,9 +274,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
         check_choice("missing", self.missing, ["model", "indicator"])
         check_choice("multi_class", self.multi_class, SCHEMES)
-        rate = self.learning_rate
-        if rate != "auto" and not (isinstance(rate, Real) and 0 < rate < np.inf):
-            raise ValueError(f"learning_rate must be a positive number or 'auto'; got {rate!r}.")
+        check_rate(self.learning_rate)
         return prior_of(self.prior)
 
     def _publish(self) -> None:
@@ -307,7 +305,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
             self.inclusion_ = per_model([each.chains.mean(axis=0) for each in chosen if each is not None])
             self.inclusion_error_ = per_model([each.error for each in chosen if each is not None])
             self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
-        warn_of_fits(fits, self.inference, self.tol, LEVEL + 1)
+        warn_of_fits(fits, self.inference, self.tol)
 
     def _checked(self, X: Any, groups: Any = None) -> Any:
         check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])

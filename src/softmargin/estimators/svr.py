@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import Any
 
@@ -17,8 +16,8 @@ from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.linear import LEVEL, LinearMachine, check_level
-from softmargin.exceptions import ModelWarning
+from softmargin.estimators.linear import LinearMachine, check_level
+from softmargin.exceptions import ModelWarning, warn_user
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.regression_readout import Units
@@ -280,14 +279,13 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         if chosen is not None:
             self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
             self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
-        warn_of_fits([found], self.inference, self.tol, LEVEL + 1)
+        warn_of_fits([found], self.inference, self.tol)
         if self.loo_.r2 < _NOTHING:
-            warnings.warn(
+            warn_user(
                 "this model predicts no better than the mean of y: rows that are left out have "
                 f"{1.0 - self.loo_.r2:.2f} times the squared error of the mean of the others; look for other "
                 "predictors, or more rows.",
                 ModelWarning,
-                stacklevel=LEVEL,
             )
 
     def predict(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:

@@ -18,7 +18,7 @@ from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.engines.sampling.hmc.sweeps import SweptHMC
 from softmargin.engines.selection.collapsed import CollapsedGibbs
 from softmargin.inference.selecting import selecting_sampler
-from softmargin.inference.settings import BATCHES, Fit, Inclusion, Settings, options_of
+from softmargin.inference.settings import BATCHES, Fit, Inclusion, Settings, options_of, rough
 from softmargin.inference.variational import fit_vb
 from softmargin.priors.ridge import Ridge
 from softmargin.rows.memory import available
@@ -93,7 +93,7 @@ def draw_by_hmc(model: Model, settings: Settings, first: Fit | None = None) -> F
     # tuned before the first sweep, the chains forget their start within a few
     settings = replace(settings, warmup=min(settings.warmup, BURN_IN))
     if model.unknowns:
-        quick = fit_vb(model, replace(settings, options={}, callback=None)) if first is None else first
+        quick = fit_vb(model, settings.aside()) if first is None else first
         if quick.outcome.interrupted:
             raise KeyboardInterrupt("interrupted while the chains were being prepared")
         swept = SweptHMC(chains=settings.chains, **options)
@@ -192,7 +192,7 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
 
 def left_out_by_vb(model: Model, settings: Settings) -> Any:
     """Left-out predictors of a quick variational fit, under a normal prior where the prior has point masses."""
-    quick = fit_vb(without_selection(model), replace(settings, options={}, callback=None))
+    quick = fit_vb(without_selection(model), rough(settings))
     return quick.held
 
 

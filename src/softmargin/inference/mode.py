@@ -55,7 +55,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
     mode. Left-out predictors are as far from the mode's as they are from that fit's, since without one of its few rows
     a group's others change their sets.
     """
-    quick = fit_vb(model, replace(settings, options={}, callback=None)) if first is None else first
+    quick = fit_vb(model, settings.aside()) if first is None else first
     if quick.outcome.interrupted:
         raise KeyboardInterrupt("interrupted while the mode was being prepared")
     _, state, unknowns = view(model, quick.outcome.state)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from softmargin.exceptions import warn_user
 from softmargin.inference.settings import Fit
 from softmargin.posterior import diagnostics
 
@@ -17,7 +17,7 @@ __all__ = ["warn_of_fits"]
 _DISAGREE = 0.1  # range of an inclusion probability over chains that calls for a warning
 
 
-def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float, level: int) -> None:
+def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float) -> None:
     """At most one warning, of the worst of several fits: stopped, not converged, or chains that disagree."""
     many = f" in {{}} of {len(fits)} pairs" if len(fits) > 1 else ""
     message = ""
@@ -46,7 +46,7 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float, level: int) ->
         drawn = [fit.posterior for fit in fits if hasattr(fit.posterior, "draws")]
         message = diagnostics.not_mixed(drawn)
     if message:
-        warnings.warn(message, ConvergenceWarning, stacklevel=level)
+        warn_user(message, ConvergenceWarning)
 
 
 def _disagreement(fit: Fit) -> float:

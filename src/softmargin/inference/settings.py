@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,11 @@ __all__ = [
     "best_of",
     "needs_no_draws",
     "options_of",
+    "rough",
     "run_engine",
 ]
 
+_STEPS, _ROUGH = 40, 1e-4  # limits of a fit that is only a means to something else
 BATCHES = 20  # consecutive parts of a chain behind a Monte Carlo error
 
 
@@ -42,6 +44,10 @@ class Settings:
     verbose: int = 0
     callback: Callable[[int, Info], bool] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+
+    def aside(self, **changes: Any) -> Settings:
+        """For a fit that is only a means to the one asked for: its own options, no progress and no callback."""
+        return replace(self, **({"options": {}, "callback": None, "verbose": 0} | changes))
 
     def progress(self, label: str, total: int | None) -> Progress:
         """The progress line of one run."""
@@ -94,6 +100,12 @@ class Fit(NamedTuple):
     def loo(self) -> Any:
         """Leave-one-out scores and the link."""
         return self.held.loo
+
+
+def rough(settings: Settings) -> Settings:
+    """Settings of a fit that is only a means to something else."""
+    limits = {"max_iter": min(settings.max_iter, _STEPS), "tol": max(settings.tol, _ROUGH)}
+    return settings.aside(**limits)
 
 
 def options_of(settings: Settings, *known: str) -> dict[str, Any]:

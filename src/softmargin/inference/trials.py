@@ -30,7 +30,7 @@ from softmargin.inference.choices import (
     tilted,
 )
 from softmargin.inference.readout import HeldOut
-from softmargin.inference.settings import Fit, Settings
+from softmargin.inference.settings import Fit, Settings, rough
 from softmargin.inference.variational import fit_vb
 from softmargin.loo.link import WORTH, fit_link
 
@@ -53,7 +53,6 @@ __all__ = [
     "two_classes",
 ]
 
-_STEPS, _ROUGH = 40, 1e-4  # limits of a fit that is only compared
 _LEAST = 1e-15  # probability below which a loss is not told apart
 
 
@@ -226,8 +225,7 @@ def finished(model: Model, settings: Settings, fit: Fit) -> Fit:
 
 def _quiet(settings: Settings) -> Settings:
     """Settings of fits that are only compared."""
-    quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick())
-    return replace(quiet, max_iter=min(settings.max_iter, _STEPS), tol=max(settings.tol, _ROUGH))
+    return rough(replace(settings, readout=settings.readout.quick()))
 
 
 def loss_of(p: Array, label: Any) -> Array:

@@ -23,7 +23,14 @@ _CHUNK = 1 << 14  # numbers at a time: what the cache of a core holds
 
 
 def gaussian_average(
-    derivatives: Derivatives, y: Array, c: Array, f: Array, v: Array, bends: tuple[Array, ...], width: float
+    derivatives: Derivatives,
+    y: Array,
+    c: Array,
+    f: Array,
+    v: Array,
+    bends: tuple[Array, ...],
+    width: float,
+    straight: float = math.inf,
 ) -> Message:
     """``w = -E l''``, ``b = E l' + w f`` and ``E l`` under f ~ N(f, v), to about 1e-11 of the largest value met.
 
@@ -38,11 +45,13 @@ def gaussian_average(
         and smooth on the scale of the distance from them elsewhere.
     width : float
         Length over which it bends.
+    straight : float
+        Distance from all bends, in widths, from which on it is a straight line to rounding.
     """
     s, out = np.sqrt(v), np.empty((3, len(f)))
     # up to a few widths in a spread steps are even; beyond, pieces shrink towards the bends, and levels count them
     even = np.maximum(np.ceil(s / width), 1.0)
-    levels = np.ceil(np.log(np.maximum(2.0 * _REACH * s / width, 1.0)) / math.log(4.0)) + 1.0
+    levels = np.ceil(np.log(np.clip(2.0 * _REACH * s / width, 1.0, straight)) / math.log(4.0)) + 1.0
     kinds = np.where(even <= _EVEN, even, _EVEN + levels)
     for kind in np.unique(kinds):
         rows, level = np.flatnonzero(kinds == kind), int(kind) - _EVEN

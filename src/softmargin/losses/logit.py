@@ -15,6 +15,8 @@ from softmargin.losses._polya_gamma import polya_gamma
 
 __all__ = ["Logit"]
 
+_STRAIGHT = 40.0  # predictor from which exp(-|f|) is below the rounding of f
+
 
 def _along(y: Array, x: Array) -> tuple[Array, Array, Array]:
     """``l``, ``l'`` and ``-l''`` of rows at several predictors each."""
@@ -54,7 +56,7 @@ class Logit:
         return Message(w, 0.5 * c * y, c * (0.5 * (y * f - xi) - np.log1p(np.exp(-xi))))
 
     def gaussian(self, y: Array, c: Array, f: Array, v: Array) -> Message:
-        return gaussian_average(_along, y, c, f, v, (np.zeros(len(f)),), 1.0)
+        return gaussian_average(_along, y, c, f, v, (np.zeros(len(f)),), 1.0, straight=_STRAIGHT)
 
     def draw(self, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
         return Rows(polya_gamma(rng, c, f), 0.5 * c * y)

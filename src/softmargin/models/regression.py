@@ -152,7 +152,7 @@ def choose_likelihood(
 
 def _highest(likelihoods: tuple[Likelihood, ...], model: Model, settings: Settings) -> LikelihoodChoice:
     """Fit them in turn; of what there is when the user stops a fit, the one that came to its end."""
-    record, readout, plain = Record(), settings.readout, replace(settings, options={})
+    record, readout, plain = Record(), settings.readout, replace(settings, options={}, verbose=0)
     logs = math.log(readout.units.spread)  # from the model's response to the units of y
     taken: tuple[Likelihood, Fit] | None = None
     for each in likelihoods:

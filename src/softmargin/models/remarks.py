@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
-from softmargin.exceptions import ModelWarning
+from softmargin.exceptions import ModelWarning, warn_user
 from softmargin.inference.choices import entropy
 from softmargin.inference.deferred import Deferred
 from softmargin.inference.settings import Fit, Settings
@@ -40,7 +39,7 @@ def compared_with_logit(model: Model, settings: Settings, weight: Array, fit: Fi
     score = float(fit.loo.score)
     if not score > _OPEN * entropy(label, weight):
         return ""
-    quiet = replace(settings, options={}, callback=None, readout=settings.readout.quick(), max_iter=_STEPS, tol=_ROUGH)
+    quiet = settings.aside(readout=settings.readout.quick(), max_iter=_STEPS, tol=_ROUGH)
     other = fit_vb(replace(model, loss=Logit()).with_weight(weight), quiet)
     if other.outcome.interrupted:  # Ctrl-C is not lost: the fit before it is kept, and says that it was stopped
         fit.outcome.interrupted = True
@@ -63,7 +62,7 @@ def _losses(held: Any, label: Any) -> Array:
     return -np.log(np.maximum(np.where(label > 0, p, 1.0 - p), 1e-15))
 
 
-def warn_of_models(fitted: Any, least: float, level: int) -> None:
+def warn_of_models(fitted: Any, least: float) -> None:
     """At most one warning: that the model predicts no better than the class shares, or what a part of it remarks.
 
     ``least`` is the entropy of the class shares.
@@ -80,7 +79,7 @@ def warn_of_models(fitted: Any, least: float, level: int) -> None:
             "learning_rate is needed."
         )
     if message:
-        warnings.warn(message, ModelWarning, stacklevel=level)
+        warn_user(message, ModelWarning)
 
 
 def _score(fitted: Any) -> float:

@@ -215,17 +215,21 @@ def fit_two_classes(
 
 
 def _quick(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
-    fit: Fit = fit_vb(model, replace(settings, options={}))
+    fit: Fit = fit_vb(model, settings.aside())
     return fit
 
 
 class _Plan(NamedTuple):
-    """What was chosen, whether its quick fit is one of the model itself, refits of its folds, and the model."""
+    """What was chosen, whether its quick fit is one of the model itself, refits of its folds, and the model.
+
+    ``whole`` says whether the quick fit, run on, is the fit asked for.
+    """
 
     decision: Decision
     own: bool
     refits: Callable[[Decision, Fit], OutOfFold | None]
     model: Model
+    whole: bool
 
     def carried_out(self, infer: Any, settings: Settings) -> tuple[Fit, Chosen]:
         """The whole fit; the tilted one where the plain one turns out to be next to a constant."""
@@ -239,7 +243,8 @@ class _Plan(NamedTuple):
     def _fitted(self, decision: Decision, infer: Any, settings: Settings) -> Fit:
         """The fit, with left-out predictors of refits where those of the closed form are not to be trusted."""
         model, settings = at_candidate(self.model, settings, decision.chosen.candidate)
-        fit: Fit = infer(model, settings, finished(model, settings, decision.fit) if self.own else None)
+        first = finished(model, settings if self.whole else settings.aside(), decision.fit) if self.own else None
+        fit: Fit = infer(model, settings, first)
         if fit.outcome.interrupted or not fit.posterior.has_spread:
             return fit
         found = self.refits(decision, fit)
@@ -250,7 +255,7 @@ def _choose_by_refits(recipe: Recipe, data: Data, form: dict[str, Any], model: M
     """Tilt and rate of a model with unknowns or terms: other rows mean other columns, so folds are whole fits."""
     X, sign, count, weight, columns = data
     plain, label = without_selection(model), (sign > 0.0).astype(np.intp)
-    quiet = replace(settings, options={}, callback=None)
+    quiet = settings.aside()
 
     def quick(candidate: Candidate, least: float) -> Fit | None:
         if recipe.incomplete:
@@ -271,13 +276,13 @@ def _choose_by_refits(recipe: Recipe, data: Data, form: dict[str, Any], model: M
 
     order = row_order(X.X if recipe.effects else X)
     chosen = chosen_by(two_classes(recipe, quick, loss, label, count, order)).chosen
-    return _Plan(Decision(chosen, None), False, lambda decision, fit: None, model)
+    return _Plan(Decision(chosen, None), False, lambda decision, fit: None, model, False)
 
 
 def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, settings: Settings) -> _Plan:
     """Tilt and rate by quick fits, of some rows where there are many, and under a normal prior where it must be."""
     X, sign, count, _, columns = data
-    normal, own = None, not model.prior.selects
+    normal, own, whole = None, not model.prior.selects, recipe.inference == "vb"
     light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
     index = np.arange(len(sign))
     if own and many_rows(model):
@@ -296,7 +301,8 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
             wide = choose_wide(quick_model, quick_settings, **aims)
             if wide is not None:
                 decision = Decision(wide.chosen, wide.first)
-                return _Plan(decision, quick_model is model, lambda decision, fit: wide.refits, wide.model(model))
+                own = quick_model is model
+                return _Plan(decision, own, lambda decision, fit: wide.refits, wide.model(model), whole)
 
         last: list[tuple[Candidate, Fit]] = []
 
@@ -318,7 +324,7 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
             return out_of_fold(quick_model, quick_settings, *about)
 
         decision = chosen_by(two_classes(recipe, quick, loss, label, number, order))
-        return _Plan(decision, quick_model is model, refits, model)
+        return _Plan(decision, quick_model is model, refits, model, whole)
     finally:
         if normal is not None:
             normal.model.blocks.close()

@@ -257,7 +257,7 @@ def _coordinates(design: Imputed, law: CovariateLaw, mean: Array, root: Array) -
     patterns, lead = design.patterns, int(design.intercept)
     moment = root @ root.T + np.outer(mean, mean)
     F, log_det = whiten(patterns, law.precision)
-    F, lam = rotate(patterns, F, moment[lead:, lead:])
+    F, lam = rotate(patterns, F, np.column_stack((root, mean))[lead:])
     X = predicted(design.dense.X, patterns, F, law.mean, law.precision)
     C = np.concatenate((np.ones((len(patterns.row), lead)), X[patterns.row]), axis=1)
     spread = C @ root

@@ -16,6 +16,7 @@ from softmargin.engines.vi.fixed_point import EM
 from softmargin.priors import Bridge, Lasso, Ridge
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("temperature", [0.25, 3.0])
 @pytest.mark.parametrize(
     ("prior", "energy"),

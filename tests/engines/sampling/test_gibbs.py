@@ -110,16 +110,16 @@ def exact_moments(x, y, c, prior, intercept):
 
 CASES = [
     # prior, intercept, weighted, scale moves, sweeps of each of two chains
-    ("fixed", False, False, True, 25_000),
-    ("fixed", False, True, False, 35_000),
-    ("fixed", True, True, True, 27_000),
+    pytest.param("fixed", False, False, True, 25_000, marks=pytest.mark.soak),
+    pytest.param("fixed", False, True, False, 35_000, marks=pytest.mark.soak),
+    pytest.param("fixed", True, True, True, 27_000, marks=pytest.mark.soak),
     ("fixed", True, False, False, 27_000),
-    ("inverse gamma", False, True, True, 27_000),
-    ("inverse gamma", False, False, False, 34_000),
-    ("inverse gamma", True, True, True, 27_000),
+    pytest.param("inverse gamma", False, True, True, 27_000, marks=pytest.mark.soak),
+    pytest.param("inverse gamma", False, False, False, 34_000, marks=pytest.mark.soak),
+    pytest.param("inverse gamma", True, True, True, 27_000, marks=pytest.mark.soak),
     ("half-Cauchy", False, False, True, 18_500),
-    ("half-Cauchy", False, True, False, 38_000),
-    ("half-Cauchy", True, False, True, 31_000),
+    pytest.param("half-Cauchy", False, True, False, 38_000, marks=pytest.mark.soak),
+    pytest.param("half-Cauchy", True, False, True, 31_000, marks=pytest.mark.soak),
 ]
 
 
@@ -299,7 +299,7 @@ def broken(model, part):
     return model.with_prior(part(**{field.name: getattr(right, field.name) for field in fields(right)}))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "part",
     [LatentWithoutWeight, LinearTermWithoutWeight, WrongShape, WrongRate, WrongScaleMove, WrongInterweaving],
@@ -321,7 +321,7 @@ def length_time(model, moves, sweeps):
     return sweeps / ess(np.linalg.norm(draws["beta"], axis=-1))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("intercept", [False, True])
 def test_scale_moves_on_separable_data(intercept):
     """Ridge with standard deviation 10, 80 separable rows: the length mixes at least twenty times faster."""

@@ -250,7 +250,7 @@ def never_refused(state):
     return replace(state, noise=noise, plan=state.plan._replace(steps=1))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("broken", ["prior", "acceptance"])
 def test_tilted_joint_distribution_sees_broken_samplers(broken):
     """Negative controls: dimensions counted twice when the scale is integrated out, and Metropolis left out."""

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from engine_problems import build, real_data
 from missing_problems import COVARIATES, one_column, one_column_grid, with_holes
+from softmargin.engines.sampling.missing import CellAverage, MissingChain, MissingGibbs, _draw_cells
 
 from softmargin.core.loop import run
 from softmargin.engines.sampling.gibbs import Gibbs
-from softmargin.engines.sampling.missing import CellAverage, MissingChain, MissingGibbs, _draw_cells
 from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs
 from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
 from softmargin.engines.vi.gaussian import GaussianVI
@@ -201,6 +201,7 @@ def selection_model(n, p, seed=2):
     return build(X, y, c=0.7, prior=SpikeSlab(inclusion=0.4, scale=1.0, intercept_scale=1.0))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("n", "p"), [(14, 3), (6, 7)], ids=["tall", "wide"])
 def test_selection_by_lines_equals_the_plain_scan(n, p):
     """The lines keep products of the columns, the scan keeps nothing: inclusion, coefficients and cells agree."""

@@ -197,7 +197,7 @@ class WrongStretch(HalfTCovariance):
         return lambda t: right(t) + 2.0 * t
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("kind", "sweeps"), [(WrongFreedom, 3500), (WrongSquares, 2000), (WrongStretch, 2000)])
 def test_tilted_joint_distribution_sees_broken_samplers(kind, sweeps):
     model = tilted_model("half-t")

@@ -317,7 +317,7 @@ class WrongScale(BoundLaplaceZero):
         return right.draw(rng, state._replace(values=state.values | {"scale": scale}), beta)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("part", [CountsAll, WrongOdds, WrongScale])
 def test_tilted_joint_distribution_sees_broken_samplers(part):
     prior = PRIORS["inverse gamma"]

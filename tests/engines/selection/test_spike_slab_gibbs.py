@@ -220,7 +220,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.soak if "wide" in case else ()) for case in CASES]
+)
 def test_inclusion_equals_enumeration(case):
     """Frequencies of the indicators and averages of the conditional probabilities against all 2^p models."""
     prior, options, (n, p) = CASES[case]

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from softmargin.core.loop import run
 from softmargin.engines.mode.newton import Newton
 from softmargin.engines.vi.fixed_point import EM, MeanField
+from softmargin.losses import Logit
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 
 PRIORS = {
@@ -360,3 +362,14 @@ def test_more_columns_than_rows(prior, intercept):
     assert dual.prior.values["scale"] == pytest.approx(primal.prior.values["scale"], rel=1e-8)
     constant = unseen_constant(hyperprior_of(PRIORS[prior]), 50, 20)
     assert primal.objective - dual.objective == pytest.approx(constant, abs=1e-8)
+
+
+@pytest.mark.parametrize("engine", [EM(), MeanField()])
+def test_a_leap_out_of_all_bounds_is_not_taken(engine):
+    model = replace(build(*simulated(30, 2)), loss=Logit())
+    state = engine.init(model)
+    x = state.vector
+    x[:30] *= 1e200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert engine._at(model, state.prior, x) is None

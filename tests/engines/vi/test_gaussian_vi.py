@@ -510,3 +510,14 @@ def test_extrapolation_ends_a_linear_iteration_at_once():
         history = history.entered(x)
         x, history = extrapolate(history, A @ x + b, rng.uniform(0.5, 2.0, 3), 5)
     np.testing.assert_allclose(x, np.linalg.solve(np.eye(3) - A, b), rtol=1e-6)
+
+
+def test_variances_along_a_line_stay_positive_where_their_terms_cancel():
+    """Missing cells make them quadratic; far out the rounding of the terms is larger than what they sum to."""
+    rng = np.random.default_rng(0)
+    v, far = rng.exponential(1.0, 200), 10.0 ** rng.uniform(0.0, 30.0, 200)
+    wider = -2.0 * np.sqrt(v) * far, far * far  # (sqrt(v) - tau far)^2 touches zero
+    for tau in (1e-25, 1e-10, 1.0, *(np.sqrt(v) / far)[:50]):
+        assert (gaussian_vi._variance(v, wider, tau) > 0.0).all()
+    near = gaussian_vi._variance(v, (0.3 * v, 0.2 * v), 0.5)
+    np.testing.assert_allclose(near, v * (1.0 + 0.15 + 0.05), rtol=1e-15)

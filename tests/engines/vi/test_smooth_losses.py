@@ -162,7 +162,7 @@ def by_logit(rng, f):
     return np.where(f + rng.logistic(size=len(f)) > 0.0, 1.0, -1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("loss", "simulate"), [(Probit(), by_probit), (Logit(), by_logit)], ids=["probit", "logit"])
 def test_simulation_based_calibration(loss, simulate):
     assert p_values(ranks(loss, simulate)).min() > 1e-3

@@ -16,6 +16,7 @@ from sklearn.utils import get_tags
 
 import softmargin
 from softmargin import BayesianKernelClassifier, BayesianSVC, BayesianSVR, Formula, plots
+from softmargin.exceptions import ModelWarning
 from softmargin.priors import Ridge
 
 pytest.importorskip("formulae")
@@ -223,3 +224,9 @@ def test_frames_of_polars_are_those_of_pandas():
         cross_val_predict(model, rows, rows["label"], cv=folds(), method="predict_proba") for rows in (data, frame)
     ]
     np.testing.assert_array_equal(*found)
+
+
+def test_warnings_of_a_formula_point_to_the_line_that_fits_it():
+    with pytest.warns(ModelWarning) as caught:
+        softmargin.fit("y ~ a + b", table())
+    assert [each.filename for each in caught] == [__file__]

@@ -111,10 +111,11 @@ class FixedPoint(ABC):
         n = len(model.y)
         if not np.isfinite(x).all() or np.abs(x[n:]).max() > 700.0:
             return None
-        message = model.loss.expect(model.y, model.c, x[:n], np.exp(x[n : 2 * n]))
         try:
-            return self.moments(model, self._solve(model, message, prior.from_logs(x[2 * n :])))
-        except np.linalg.LinAlgError:
+            with np.errstate(over="raise", invalid="raise"):  # a leap may end anywhere
+                message = model.loss.expect(model.y, model.c, x[:n], np.exp(x[n : 2 * n]))
+                return self.moments(model, self._solve(model, message, prior.from_logs(x[2 * n :])))
+        except (np.linalg.LinAlgError, FloatingPointError):
             return None
 
     def _solve(self, model: Model, message: Message, precision: Array) -> Any:

@@ -26,6 +26,7 @@ _WORTH = 1e-3  # gain by the scale of q, in gains by its mean, below which it is
 _ENOUGH = 5  # trials of a line search after which any rise will do
 _ATTEMPTS = 60  # most trials: a kink of a large weight may be at a tiny part of the first step
 _ROUGH = 1e-4  # relative rise above which the next covariance may come from a matrix in single precision
+_EPSILON = float(np.finfo(float).eps)
 _LARGE = 100_000  # numbers in the design from which that saves time worth having
 
 
@@ -160,7 +161,7 @@ class GaussianVI:
             ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
             felt = np.where(ku * state.v > _NOTHING, ku, 0.0)  # rows far from the margin cost no time
             q, rough = _shaped(model, felt, np.zeros(len(felt)), Du, rough=state.rise > _ROUGH)
-            with np.errstate(over="raise"):  # neither rows nor prior may bend there, and a Newton step has no length
+            with np.errstate(over="raise", invalid="raise"):  # where nothing bends a Newton step has no length
                 return self._evaluate(model, ku, Du, mean, q, history.entered(used))._replace(rough=rough)
         except (np.linalg.LinAlgError, FloatingPointError):
             return None
@@ -170,9 +171,13 @@ class GaussianVI:
         while rho > 1e-8:
             ku = (1.0 - rho) * state.ku + rho * state.message.w
             Du = (1.0 - rho) * state.Du + rho * state.prior.precision
-            new = self.at(model, ku, Du, state.q.mean)
-            if new.bound >= state.bound - 1e-13 * abs(state.bound):
-                return new
+            try:
+                with np.errstate(over="raise", invalid="raise"):
+                    new = self.at(model, ku, Du, state.q.mean)
+                if new.bound >= state.bound - 1e-13 * abs(state.bound):
+                    return new
+            except FloatingPointError:
+                pass
             rho *= 0.3
         return state._replace(history=History())
 
@@ -200,7 +205,7 @@ class GaussianVI:
         wider = model.blocks.excess(mean + direction) - excess - square, square
         slope = float(gradient @ direction)
         tau, message, prior = _line_search(model, q, mean, f, v, direction, ahead, wider, slope)
-        q, f, v = q.with_mean(mean + tau * direction), f + tau * ahead, v + tau * (wider[0] + tau * wider[1])
+        q, f, v = q.with_mean(mean + tau * direction), f + tau * ahead, _variance(v, wider, tau)
         # 2. scale of q as a whole
         gained = 0.5 * tau * slope
         t, message, prior = _scale_search(model, q, f, v, message, prior, _WORTH * gained)
@@ -218,6 +223,12 @@ def _shaped(model: Model, w: Array, b: Array, precision: Array, *, rough: bool) 
     return (model.gaussian(w, b, precision), False) if q is None else (q, True)
 
 
+def _variance(v: Array, wider: Any, tau: float) -> Array:
+    """Variances of the predictors at a point of the line, no smaller than the rounding of their terms."""
+    rounding = _EPSILON * (v + abs(tau * wider[0]) + tau * tau * wider[1])
+    return np.maximum(v + tau * (wider[0] + tau * wider[1]), rounding)
+
+
 def _line_search(
     model: Model, q: Normal, mean: Array, f: Array, v: Array, direction: Array, ahead: Array, wider: Any, slope: float
 ) -> tuple[float, Message, PriorMessage]:
@@ -229,7 +240,7 @@ def _line_search(
     low, high, tau, below = 0.0, math.inf, 1.0, None
     for attempt in range(_ATTEMPTS):
         at = f + tau * ahead
-        message = model.loss.gaussian(model.y, model.c, at, v + tau * (wider[0] + tau * wider[1]))
+        message = model.loss.gaussian(model.y, model.c, at, _variance(v, wider, tau))
         prior = model.prior.gaussian(mean + tau * direction, q.var)
         here = float((message.b - message.w * at) @ ahead + prior.pull(mean + tau * direction) @ direction)
         here -= 0.5 * float((message.w * (wider[0] + 2.0 * tau * wider[1])).sum())

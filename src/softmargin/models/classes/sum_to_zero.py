@@ -254,7 +254,7 @@ def fit_sum_to_zero(
                 if model.prior.selects or model.dimension > len(label):
                     prior = Ridge()  # point masses, or more columns than rows: chosen under a normal prior
                     normal, other = built(prior, "auto")
-                quiet = Settings(other.quick(), **(recipe.run | {"options": {}}))
+                quiet = settings.aside(readout=other.quick())
 
                 def quick(candidate: Candidate, least: float) -> Any:
                     return fit_vb(weighted(normal, candidate), quiet, least=least)

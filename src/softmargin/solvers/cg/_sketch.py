@@ -91,8 +91,17 @@ class RowGaussian:
 
     @cached_property
     def corner(self) -> float:
-        """Precision of the intercept with the slopes integrated out."""
-        return 1.0 if self.flat is None else float(self.w @ self._reached) + self.flat
+        """Precision of the intercept with the slopes integrated out.
+
+        It is the least of ``sum (w/d) (1 - U z)^2 + z'z``, for ``K = U U' + own``, plus the prior's: squares alone.
+        """
+        if self.flat is None:
+            return 1.0
+        weight = self.w / self._damped
+        z = self.shared.T @ weight
+        if len(z):
+            z = np.asarray(dpotrs(self._factor, z, lower=1)[0]).ravel()
+        return float(weight @ (1.0 - self.shared @ z) ** 2) + float(z @ z) + self.flat
 
     @cached_property
     def slope_variance(self) -> Array:
