@@ -15,10 +15,10 @@ from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.approach import many_rows
 from softmargin.engines.model import Model
 from softmargin.estimators.choosing import (
+    Apart,
     Chosen,
     Decision,
     OutOfFold,
-    apart_loss,
     at_candidate,
     chosen_by,
     finished,
@@ -36,7 +36,7 @@ from softmargin.estimators.tall import inference_for, sampled
 from softmargin.estimators.wide import choose_wide, is_wide
 from softmargin.execution.blocks import one_blas_thread
 from softmargin.execution.streams import Purpose, Streams
-from softmargin.inference.choices import Candidate, Part, Rules
+from softmargin.inference.choices import Candidate, Rules
 from softmargin.link import decided
 from softmargin.posterior import DrawsPosterior, GaussianPosterior, widened
 from softmargin.priors.ridge import Ridge
@@ -316,8 +316,7 @@ def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, setti
             last.extend([] if fit is None else [(candidate, fit)])
             return fit
 
-        def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
-            return apart_loss(quick_model, quick_settings, candidate, whole, train, test)
+        parts = Apart(quick_model, quick_settings)
 
         def refits(decision: Decision, fit: Fit) -> OutOfFold | None:
             whole = decision.fit.vi
@@ -325,9 +324,9 @@ def _choose(recipe: Recipe, rows: Any, form: dict[str, Any], model: Model, setti
             if trusted or whole is None:
                 return None
             about = (decision.chosen.candidate, whole, label, order, Rules.folds)
-            return out_of_fold(quick_model, quick_settings, *about)
+            return out_of_fold(parts, *about)
 
-        decision = chosen_by(two_classes(recipe, quick, loss, label, number, order))
+        decision = chosen_by(two_classes(recipe, quick, parts.loss, label, number, order))
         return _Plan(decision, quick_model is model, refits, model)
     finally:
         if normal is not None:

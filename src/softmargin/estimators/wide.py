@@ -18,7 +18,7 @@ import numpy as np
 
 from softmargin.designs.base import Array
 from softmargin.engines.model import Model
-from softmargin.estimators.choosing import Chosen, OutOfFold, out_of_fold, quick_fit
+from softmargin.estimators.choosing import Apart, Chosen, OutOfFold, out_of_fold, quick_fit
 from softmargin.estimators.fits import Fit, Settings
 from softmargin.inference.choices import Candidate, Record, Rules
 from softmargin.link import fit_link
@@ -75,7 +75,7 @@ def choose_wide(
         own = model if scale is None else model.with_prior(prior.at_scale(scale))
         fit = quick_fit(own, settings, candidate)
         assert fit is not None and fit.vi is not None
-        refits = out_of_fold(own, settings, candidate, fit.vi, label, order, _FOLDS, together=True)
+        refits = out_of_fold(Apart(own, settings), candidate, fit.vi, label, order, _FOLDS, together=True)
         if refits is None:
             return None
         seen = (model.y[refits.rows], refits.f, refits.v, refits.weight)
