@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-OURSELVES = ("__init__", "__main__", "common", "compare")
+OURSELVES = ("__init__", "__main__", "common", "compare", "two_class_sets")
 
 
 def names() -> list[str]:

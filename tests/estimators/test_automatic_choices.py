@@ -16,6 +16,7 @@ from sklearn.svm import SVC
 
 from softmargin import BayesianKernelClassifier, BayesianSVC
 from softmargin.designs import standardize
+from softmargin.estimators import choosing
 from softmargin.exceptions import ModelWarning
 from softmargin.inference.choices import tilted
 from softmargin.priors import Ridge, SpikeSlab
@@ -257,6 +258,19 @@ def test_a_plain_fit_with_a_second_optimum_next_to_a_constant_is_not_taken():
     assert model.tilt_ is True and taken["tilt"].all()
     table = model.summary().iloc[1:]
     assert ((table["lower"] > 0) | (table["upper"] < 0)).sum() >= 10  # no constant: effects are seen
+
+
+def test_a_fold_is_refitted_once_for_the_rate_and_for_the_link(monkeypatch):
+    """Rows and columns for which a higher rate is taken and left-out predictors of the closed form are not trusted."""
+    made, fitted = [], choosing.fit_vb
+    monkeypatch.setattr(choosing, "fit_vb", lambda model, *a, **k: made.append(len(model.y)) or fitted(model, *a, **k))
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((220, 40))
+    y = (X[:, :5].sum(axis=1) > 0).astype(int)
+    model = BayesianSVC().fit(X, y)
+    folds = (model.choices_["method"] == "folds").sum()
+    assert folds >= 2 and model.loo_.method == "refits of 5 folds"
+    assert sum(n < 220 for n in made) == 5 * folds
 
 
 @pytest.mark.parametrize("rare", [1, 3, 10])

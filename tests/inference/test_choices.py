@@ -14,15 +14,15 @@ class Made:
 
     base, tilts, even, entropy = 0.25, True, False, 0.69
 
-    def __init__(self, objectives, gains=None, n=400, collapsing=()):
-        self.objectives, self.gains, self.collapsing = objectives, gains or {}, collapsing
+    def __init__(self, objectives, gains=None, n=400, scales=None):
+        self.objectives, self.gains, self.scales = objectives, gains or {}, scales or {}
         self.count, self.asked = np.ones(n), []
         noise = np.random.default_rng(0).standard_normal(n)
         self.noise = (noise - noise.mean()) / noise.std()
 
     def trial(self, candidate, least=0.0):
         self.asked.append(candidate)
-        scale = 0.01 if candidate in self.collapsing else 1.0
+        scale = self.scales.get(candidate, 1.0)
         return None if scale < least else Trial(self.objectives.get(candidate, 1.0), 0.1, scale, candidate)
 
     def refits(self, candidate, trial):
@@ -45,9 +45,20 @@ def test_tilt_is_chosen_by_the_lower_leave_one_out_objective(better, taken):
 
 
 def test_a_plain_fit_whose_scale_collapses_is_dropped_whatever_its_score():
-    found = choose(Made({TILTED: 0.5, PLAIN: 0.1, NEXT: 0.5}, collapsing=(PLAIN,)), Rules())
+    found = choose(Made({TILTED: 0.5, PLAIN: 0.1, NEXT: 0.5}, scales={PLAIN: 0.01}), Rules())
     assert found.candidate == TILTED
     assert np.isnan(found.record.table()["score"][1])
+
+
+def test_scales_below_which_a_plain_fit_is_dropped_are_those_of_its_own_rate():
+    """A lower rate has a smaller scale, and that of the tilted fit at the base rate says nothing about it."""
+    low = Candidate(False, 0.125)
+    objectives = {TILTED: 0.5, PLAIN: 0.4, Candidate(False, 0.5): 0.45, low: 0.3, Candidate(False, 0.0625): 0.3}
+    found = choose(Made(objectives, scales={TILTED: 2.0, PLAIN: 1.5, low: 0.3}), Rules(lower=(0.5, 0.25)))
+    assert found.candidate == low
+    assert found.least == pytest.approx(0.3 * Rules.dropped * 2.0 / 1.5)
+    at_base = choose(Made({TILTED: 0.5, PLAIN: 0.4}, scales={TILTED: 2.0, PLAIN: 1.5}), Rules())
+    assert at_base.least == pytest.approx(Rules.dropped * 2.0)
 
 
 def test_classes_of_one_size_have_one_fit_at_the_base_rate():

@@ -143,6 +143,7 @@ class Choice(NamedTuple):
     trial: Trial
     record: Record
     tilted: Trial | None = None  # the tilted fit at the base rate, where the plain one was taken
+    least: float = 0.0  # scale below which the plain one is on its way to a constant, at the rate that was taken
 
 
 def choose(task: Task, rules: Rules) -> Choice:
@@ -163,11 +164,12 @@ def choose(task: Task, rules: Rules) -> Choice:
     now = Candidate(task.tilts, task.base)
     best = tried(now)
     assert best is not None
-    tilted_one = None
+    tilted_one, least = None, 0.0
     if task.tilts and not task.even:
         plain = Candidate(False, task.base)
         other = tried(plain, rules.dropped * best.scale)
         if other is not None and other.objective < best.objective:
+            least = rules.dropped * best.scale / other.scale  # in scales of its own: those of other rates are others
             now, best, tilted_one = plain, other, best
     first = best.objective
     for step in rules.steps:
@@ -194,7 +196,7 @@ def choose(task: Task, rules: Rules) -> Choice:
             break
         now, best = new, trial
     record.taken = _named(now)
-    return Choice(now, best, record, tilted_one)
+    return Choice(now, best, record, tilted_one, least * best.scale)
 
 
 def _named(candidate: Candidate) -> dict[str, Any]:

@@ -35,12 +35,11 @@ from softmargin.inference.variational import fit_vb
 from softmargin.loo.link import WORTH, fit_link
 
 __all__ = [
+    "Apart",
     "Chosen",
     "Decision",
     "OutOfFold",
     "Trials",
-    "apart",
-    "apart_loss",
     "at_candidate",
     "choices_table",
     "chosen_by",
@@ -116,10 +115,11 @@ class Decision(NamedTuple):
     chosen: Chosen
     fit: Any
     tilted: Fit | None = None
+    least: float = 0.0  # scale from which a plain fit is kept
 
     def collapsed(self, fit: Fit) -> bool:
         """Whether the whole fit has a scale that the quick one would have been dropped for."""
-        return self.tilted is not None and fit.scale < Rules.dropped * self.tilted.scale
+        return self.tilted is not None and fit.scale < self.least
 
     def instead(self) -> Decision:
         """The tilted fit in its place."""
@@ -132,9 +132,9 @@ class Decision(NamedTuple):
 
 def chosen_by(trials: Trials) -> Decision:
     """What is chosen, and its quick fit."""
-    candidate, trial, record, other = choose(trials, trials.rules)
+    candidate, trial, record, other, least = choose(trials, trials.rules)
     chosen = Chosen(candidate, record, max(1.0, math.sqrt(candidate.rate / trials.base)))
-    return Decision(chosen, trial.fit, None if other is None else other.fit)
+    return Decision(chosen, trial.fit, None if other is None else other.fit, least)
 
 
 def choices_table(models: Any, classes: Any) -> pd.DataFrame:
@@ -233,28 +233,47 @@ def loss_of(p: Array, label: Any) -> Array:
     return -np.log(np.maximum(p[np.arange(len(label)), label], _LEAST))
 
 
-def apart(
-    model: Model, settings: Settings, candidate: Candidate, whole: VIState, train: Part, test: Part
-) -> tuple[Array, Array, Fit]:
-    """Mean and variance of the predictors of ``test`` rows under a quick fit of the ``train`` rows, and that fit.
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """Quick fits of a problem without some of its rows, each made once."""
 
-    ``whole`` is the candidate's fit of all rows.
-    """
-    readout: Any = settings.readout
-    index, share = train
-    part = np.minimum(1.0, readout.part[index] / share)  # of what is left of a row's observations, one
-    readout = replace(readout, part=part, weight=readout.weight[index] * share)
-    some = picked(model, index)
-    some = some.with_weight(some.c * share)
-    own, quick = at_candidate(some, _quiet(replace(settings, readout=readout)), candidate)
-    start = None
-    if isinstance(whole.q.root, np.ndarray):  # from the fit of all rows, which is near
-        start = GaussianVI().at(own, whole.ku[index] * share, whole.Du, whole.q.mean)
-    fit = fit_vb(own, quick, start=start)
-    if fit.outcome.interrupted:
-        raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
-    f, v = picked(model, test.rows).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
-    return f, v, fit
+    model: Model
+    settings: Settings
+    found: dict[Any, tuple[Array, Array, Any]] = field(default_factory=dict)
+
+    def moments(self, candidate: Candidate, whole: VIState, train: Part, test: Part) -> tuple[Array, Array, Any]:
+        """Mean and variance of the predictors of ``test`` rows under a fit of the ``train`` rows, and its link.
+
+        ``whole`` is the candidate's fit of all rows.
+        """
+        key = (candidate, test.rows.tobytes(), test.share.tobytes())
+        if key not in self.found:
+            self.found[key] = self._fitted(candidate, whole, train, test)
+        return self.found[key]
+
+    def _fitted(self, candidate: Candidate, whole: VIState, train: Part, test: Part) -> tuple[Array, Array, Any]:
+        readout: Any = self.settings.readout
+        index, share = train
+        part = np.minimum(1.0, readout.part[index] / share)  # of what is left of a row's observations, one
+        readout = replace(readout, part=part, weight=readout.weight[index] * share)
+        some = picked(self.model, index)
+        some = some.with_weight(some.c * share)
+        own, quick = at_candidate(some, _quiet(replace(self.settings, readout=readout)), candidate)
+        start = None
+        if isinstance(whole.q.root, np.ndarray):  # from the fit of all rows, which is near
+            start = GaussianVI().at(own, whole.ku[index] * share, whole.Du, whole.q.mean)
+        fit = fit_vb(own, quick, start=start)
+        if fit.outcome.interrupted:
+            raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
+        f, v = picked(self.model, test.rows).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
+        return f, v, fit.loo.link
+
+    def loss(self, candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
+        """Log losses of the rows ``test`` under a fit of the rows ``train``, link included."""
+        assert whole.vi is not None
+        f, v, link = self.moments(candidate, whole.vi, train, test)
+        p = link.probability(f, v)
+        return loss_of(np.column_stack((1.0 - p, p)), (self.model.y[test.rows] > 0.0).astype(np.intp))
 
 
 class OutOfFold(NamedTuple):
@@ -269,8 +288,7 @@ class OutOfFold(NamedTuple):
 
 
 def out_of_fold(
-    model: Model,
-    settings: Settings,
+    parts: Apart,
     candidate: Candidate,
     whole: VIState,
     label: Any,
@@ -283,11 +301,12 @@ def out_of_fold(
     variances: list[Array] = []
 
     def mean(train: Part, test: Part) -> Array:
-        f, v, _ = apart(model, settings, candidate, whole, train, test)
+        f, v, _ = parts.moments(candidate, whole, train, test)
         variances.append(v)
         return f
 
-    found = refitted(label, order, settings.readout.weight, k, mean, together=together)
+    weight = parts.settings.readout.weight
+    found = refitted(label, order, weight, k, mean, together=together)
     return None if found is None else OutOfFold(found.values, np.concatenate(variances), found.rows, found.weight, k)
 
 
@@ -300,11 +319,3 @@ def linked_by(refits: OutOfFold, model: Model, settings: Settings, fit: Fit) -> 
     total = np.bincount(rows, weight)
     f, v = (np.bincount(rows, weight * value) / total for value in (f, v))  # of each row, over the folds it is in
     return fit._replace(held=HeldOut(f, v, loo._replace(method=f"refits of {folds} folds")))
-
-
-def apart_loss(model: Model, settings: Settings, candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
-    """Log losses of the rows ``test`` under a quick fit of the rows ``train``, link included."""
-    assert whole.vi is not None
-    f, v, fit = apart(model, settings, candidate, whole.vi, train, test)
-    p = fit.loo.link.probability(f, v)
-    return loss_of(np.column_stack((1.0 - p, p)), (model.y[test.rows] > 0.0).astype(np.intp))

@@ -19,10 +19,10 @@ from softmargin.inference.many_rows import sampled
 from softmargin.inference.readout import BinaryReadout
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.trials import (
+    Apart,
     Chosen,
     Decision,
     OutOfFold,
-    apart_loss,
     at_candidate,
     chosen_by,
     finished,
@@ -312,8 +312,7 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
             last.extend([] if fit is None else [(candidate, fit)])
             return fit
 
-        def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
-            return apart_loss(quick_model, quick_settings, candidate, whole, train, test)
+        parts = Apart(quick_model, quick_settings)
 
         def refits(decision: Decision, fit: Fit) -> OutOfFold | None:
             whole = decision.fit.vi
@@ -321,9 +320,9 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
             if trusted or whole is None:
                 return None
             about = (decision.chosen.candidate, whole, label, order, Rules.folds)
-            return out_of_fold(quick_model, quick_settings, *about)
+            return out_of_fold(parts, *about)
 
-        decision = chosen_by(two_classes(recipe, quick, loss, label, number, order))
+        decision = chosen_by(two_classes(recipe, quick, parts.loss, label, number, order))
         return _Plan(decision, quick_model is model, refits, model, whole)
     finally:
         if normal is not None:

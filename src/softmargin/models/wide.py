@@ -20,7 +20,7 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.inference.choices import Candidate, Record, Rules
 from softmargin.inference.settings import Fit, Settings
-from softmargin.inference.trials import Chosen, OutOfFold, out_of_fold, quick_fit
+from softmargin.inference.trials import Apart, Chosen, OutOfFold, out_of_fold, quick_fit
 from softmargin.loo.link import fit_link
 from softmargin.priors.ridge import Ridge
 
@@ -75,7 +75,7 @@ def choose_wide(
         own = model if scale is None else model.with_prior(prior.at_scale(scale))
         fit = quick_fit(own, settings, candidate)
         assert fit is not None and fit.vi is not None
-        refits = out_of_fold(own, settings, candidate, fit.vi, label, order, _FOLDS, together=True)
+        refits = out_of_fold(Apart(own, settings), candidate, fit.vi, label, order, _FOLDS, together=True)
         if refits is None:
             return None
         seen = (model.y[refits.rows], refits.f, refits.v, refits.weight)

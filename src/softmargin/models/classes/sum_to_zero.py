@@ -270,7 +270,7 @@ def fit_sum_to_zero(
                     base=k / 8.0,
                     rules=rules,
                 )
-                chosen, first, _ = chosen_by(trials)
+                chosen, first, *_ = chosen_by(trials)
             infer = INFERENCES[recipe.inference]
             fit = infer(weighted(model, chosen.candidate), settings, first if normal is model else None)
             return SumToZeroFit(fit, chosen.candidate.rate, table, chosen)
