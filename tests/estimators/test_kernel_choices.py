@@ -11,6 +11,7 @@ from softmargin.estimators.kernel_choice import _sampled
 from softmargin.estimators.kernel_inducing import level_sizes
 from softmargin.estimators.kernel_search import KernelRows, kernel_prior
 from softmargin.execution.streams import Streams
+from softmargin.inference import choices
 from softmargin.inference.choices import Candidate
 from softmargin.losses import Hinge
 
@@ -187,3 +188,21 @@ def test_a_rare_class_has_more_than_its_share_of_the_rows_that_choose():
     assert tilted.c[some.sign > 0].sum() == pytest.approx(tilted.c[some.sign < 0].sum())
     whole = rows.at_candidate(Candidate(True, 0.25))
     assert tilted.c[some.sign > 0][0] == pytest.approx(whole.c[sign > 0][0]), "a rare row weighs what it does in all"
+
+
+def test_a_row_is_in_one_fold_where_choices_are_made_on_some_of_the_rows(monkeypatch):
+    """Sampled rows weigh what they stand for: dealt out by that, a row would be split and help to predict itself."""
+    dealt = []
+
+    def spied(*arguments):
+        for train, test in folds(*arguments):
+            dealt.append((train.rows, test.rows))
+            yield train, test
+
+    folds = choices._folds
+    monkeypatch.setattr(choices, "_folds", spied)
+    X, y = checkers(503)
+    y = (X[:, 0] * X[:, 1] > 0.5).astype(int)
+    BayesianKernelClassifier(random_state=0).fit(X, y)
+    assert len(dealt) >= 6, "two rates were refitted"
+    assert not any(np.isin(test, train).any() for train, test in dealt)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from softmargin.estimators.choosing import Trials, loss_of, row_order
 from softmargin.estimators.fits import Fit
 from softmargin.estimators.kernel_search import KernelRows, Quick, Search, Setting, quick_fit, settings_of
 from softmargin.execution.streams import Purpose
-from softmargin.inference.choices import Candidate, Part, Record, Rules, choose
+from softmargin.inference.choices import Candidate, Part, Record, Refits, Rules, Trial, choose, refitted
 
 __all__ = ["Request", "Settled", "settle"]
 
@@ -140,6 +141,23 @@ def _width(
     return best.setting.wider(best.step), best.setting.kernel.length, best.machine, best.machine.fit.vi
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _SampledTrials(Trials):
+    """Trials on some of the rows, where ``count`` is what each stands for: folds deal out the rows that are there.
+
+    Were they dealt out by what they stand for, a row would be split over folds and help to predict itself.
+    """
+
+    observed: Array
+
+    def refits(self, candidate: Candidate, trial: Trial) -> Refits | None:
+        loss = partial(self.loss, candidate, trial.fit)
+        found = refitted(self.label, self.order, self.observed, self.rules.folds, loss)
+        if found is None:
+            return None
+        return found._replace(weight=found.weight * (self.count / self.observed)[found.rows])
+
+
 def _chosen(
     rows: KernelRows,
     setting: Setting,
@@ -171,7 +189,7 @@ def _chosen(
         return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
 
     order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
-    trials = Trials(quick, loss, rows.label, count, order, tilts, rules=_RULES)
+    trials = _SampledTrials(quick, loss, rows.label, count, order, tilts, rules=_RULES, observed=rows.count)
     choice = choose(trials, _RULES)
     new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record
     record.entries += [entry._replace(value=setting.value | entry.value) for entry in new]
