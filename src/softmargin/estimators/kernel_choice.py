@@ -15,7 +15,7 @@ from softmargin.engines.gaussian_vi import VIState
 from softmargin.engines.inducing import Neighbour
 from softmargin.estimators.choosing import Trials, loss_of, row_order
 from softmargin.estimators.fits import Fit
-from softmargin.estimators.kernel_search import KernelRows, Quick, Search, Setting, quick_fit, settings_of
+from softmargin.estimators.kernel_search import KernelRows, Quick, Search, Setting, kernel_prior, quick_fit, settings_of
 from softmargin.execution.streams import Purpose
 from softmargin.inference.choices import Candidate, Part, Record, Refits, Rules, Trial, choose, refitted
 
@@ -25,10 +25,11 @@ _TIGHT = 1e-8  # share of the variance that refits may leave out: they predict n
 _SLAB = 2048  # rows at a time
 _SEARCHED = 400  # rows, at most, that choices are made on
 _SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
-# steps by refits of three folds wherever leave-one-out does not object: it flatters higher rates, so that it would
-_RULES = Rules(
-    steps=(2.0, 4.0), gate=0.0, folds=3, dropped=0.0
-)  # a flat plain fit may rank well, and has no coefficients
+# Steps by refits of three folds alone: with most of a row's precision its own, leave-one-out says nothing of a rate.
+# A flat plain fit may rank well, and has no coefficients.
+_RULES = Rules(steps=(2.0, 4.0), gate=-np.inf, folds=3, dropped=0.0)
+# With more rows than the choice sees a higher rate costs less and gains more, so that it needs no margin there.
+_PART = replace(_RULES, errors=0.0)
 
 
 class Request(NamedTuple):
@@ -88,7 +89,8 @@ def settle(rows: KernelRows, request: Request) -> Settled:
     setting, middle, tried, before = _width(some.at_candidate(first), request, record)
     known = {} if tried is None else {first: tried}
     if given is None:
-        candidate, machine = _chosen(some, setting, request.tilts, known, before, record)
+        rules = _RULES if some is rows else _PART
+        candidate, machine = _chosen(some, setting, request.tilts, known, before, record, rules)
     else:
         candidate = given
         machine = known[given] if given in known else _quick(some.at_candidate(given), setting, before)
@@ -165,6 +167,7 @@ def _chosen(
     known: dict[Candidate, Quick],
     before: VIState | None,
     record: Record,
+    rules: Rules,
 ) -> tuple[Candidate, Quick]:
     """Tilt and learning rate at the width found, and the quick fit with them; ``known`` are fits that were made."""
     machines = dict(known)
@@ -184,13 +187,14 @@ def _chosen(
         index, share = train
         start = state._replace(ku=state.ku[index] * share, f=state.f[index])
         some = rows.take(index)
-        some = replace(some, count=some.count * share, weight=some.weight * share)
+        prior = kernel_prior(machines[candidate].fit.scale)  # that of all rows: learned anew it takes most of the steps
+        some = replace(some, count=some.count * share, weight=some.weight * share, prior=prior)
         machine = _quick(some.at_candidate(candidate), setting, start, loose=_TIGHT)
         return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
 
     order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
-    trials = _SampledTrials(quick, loss, rows.label, count, order, tilts, rules=_RULES, observed=rows.count)
-    choice = choose(trials, _RULES)
+    trials = _SampledTrials(quick, loss, rows.label, count, order, tilts, rules=rules, observed=rows.count)
+    choice = choose(trials, rules)
     new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record
     record.entries += [entry._replace(value=setting.value | entry.value) for entry in new]
     return choice.candidate, machines[choice.candidate]
