@@ -1,5 +1,7 @@
 """What BayesianKernelClassifier chooses by itself: tilt, learning rate, width and number of points."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -7,9 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from softmargin import BayesianKernelClassifier
+from softmargin.designs.kernels import Kernel
 from softmargin.estimators.kernel_choice import _sampled
 from softmargin.estimators.kernel_inducing import level_sizes
-from softmargin.estimators.kernel_search import KernelRows, kernel_prior
+from softmargin.estimators.kernel_search import KernelRows, Search, Setting, Width, kernel_prior
 from softmargin.execution.streams import Streams
 from softmargin.inference import choices
 from softmargin.inference.choices import Candidate
@@ -206,3 +209,28 @@ def test_a_row_is_in_one_fold_where_choices_are_made_on_some_of_the_rows(monkeyp
     BayesianKernelClassifier(random_state=0).fit(X, y)
     assert len(dealt) >= 6, "two rates were refitted"
     assert not any(np.isin(test, train).any() for train, test in dealt)
+
+
+def searched(scores):
+    """A search in which ``scores`` says how well every power of two of the width predicts."""
+
+    class Known(Search):
+        def at(self, setting, step):
+            loo = SimpleNamespace(max_kv=0.3, score=scores(step), objective=(step - 2.0) ** 2)
+            return self.found.setdefault((setting.kernel, step), Width(setting, step, SimpleNamespace(loo=loo)))
+
+    return Known(None, None)
+
+
+def test_a_width_between_whole_steps_is_found_where_the_score_is_skewed():
+    """Half and twice the width score the same, and 0.8 of it is best: a parabola through whole steps misses that."""
+    search, setting = searched(lambda step: np.exp(-2.0 * step) + 3.63 * step), Setting(Kernel("rbf", length=1.0), None)
+    assert search.at(setting, -1.0).rank[1] == pytest.approx(search.at(setting, 1.0).rank[1], abs=0.02)
+    best = search.refined(search.climb(search.at(setting, 0.0)))
+    assert best.step == pytest.approx(-0.5 * np.log(3.63 / 2.0), abs=0.1)
+
+
+def test_widths_are_compared_by_log_loss_without_the_prior_of_the_link():
+    """The objective with that prior is lowest at four times the width that predicts best."""
+    search, setting = searched(lambda step: step**2), Setting(Kernel("rbf", length=1.0), None)
+    assert search.refined(search.climb(search.at(setting, 0.0))).step == 0.0
