@@ -25,11 +25,11 @@ _TIGHT = 1e-8  # share of the variance that refits may leave out: they predict n
 _SLAB = 2048  # rows at a time
 _SEARCHED = 400  # rows, at most, that choices are made on
 _SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
-# Steps by refits of three folds alone: with most of a row's precision its own, leave-one-out says nothing of a rate.
+# Steps by refits of three folds, and where leave-one-out does not object: a scale that runs away shows there first.
 # A flat plain fit may rank well, and has no coefficients.
-_RULES = Rules(steps=(2.0, 4.0), gate=-np.inf, folds=3, dropped=0.0)
-# With more rows than the choice sees a higher rate costs less and gains more, so that it needs no margin there.
-_PART = replace(_RULES, errors=0.0)
+_RULES = Rules(steps=(2.0, 4.0), gate=0.0, folds=3, dropped=0.0)
+# With more rows than the choice sees a higher rate costs less and gains more: there folds decide alone, by any gain.
+_PART = replace(_RULES, gate=-np.inf, errors=0.0)
 
 
 class Request(NamedTuple):
