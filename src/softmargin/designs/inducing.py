@@ -30,8 +30,8 @@ _ROWS = 2048  # rows at a time where features are not kept
 def choose_points(X: Any, size: int, rng: np.random.Generator, columns: Columns | None = None) -> Any:
     """At most ``size`` points that cover the rows: all distinct rows, or centres found by k-means on some of them.
 
-    The centres start from random rows: k-means++ takes longer than the fit, and after a few rounds is no better. They
-    are in the columns that the kernel sees.
+    The centres start from random rows: k-means++ takes longer, and after a few rounds predicts no better. They are in
+    the columns that the kernel sees.
     """
     n = X.shape[0]
     if size < 1:
