@@ -313,10 +313,10 @@ class Curve(Search):
 @pytest.mark.parametrize(
     ("score", "best", "fits"),
     [
-        (lambda x: (x - 1.4) ** 2, 1.4, 4),  # of a parabola the lowest point is found
-        (lambda x: (x + 0.6) ** 2, -0.6, 5),
-        (lambda x: 0.1 * (x - 0.02) ** 2, 0.0, 3),  # a small move is not worth a fit
-        (lambda x: abs(x) + 2.0 * max(-x, 0.0), 0.0, 4),  # nor kept where it is no better
+        (lambda x: (x - 1.35) ** 2, 1.35, 6),  # of a parabola the lowest point is found
+        (lambda x: (x + 0.65) ** 2, -0.65, 7),
+        (lambda x: 0.1 * (x - 0.02) ** 2, 0.0, 5),  # a small move is not worth a fit
+        (lambda x: abs(x) + 2.0 * max(-x, 0.0), 0.0, 6),  # nor kept where it is no better
         (lambda x: 0.01 * 0.1**x, 3.0, 4),  # what is left to gain beyond 3 is not worth more fits
         (lambda x: -x, 4.0, 5),
         (lambda x: x, -3.0, 5),

@@ -1,5 +1,7 @@
 """What BayesianKernelClassifier chooses by itself: tilt, learning rate, width and number of points."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -7,11 +9,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from softmargin import BayesianKernelClassifier
+from softmargin.designs.kernel.kernels import Kernel
+from softmargin.inference import choices
 from softmargin.inference.choices import Candidate
 from softmargin.losses import Hinge
 from softmargin.models.kernel.choice import _sampled
 from softmargin.models.kernel.inducing import level_sizes
-from softmargin.models.kernel.search import KernelRows, kernel_prior
+from softmargin.models.kernel.search import KernelRows, Search, Setting, Width, kernel_prior
 from softmargin.rows.streams import Streams
 
 
@@ -187,3 +191,46 @@ def test_a_rare_class_has_more_than_its_share_of_the_rows_that_choose():
     assert tilted.c[some.sign > 0].sum() == pytest.approx(tilted.c[some.sign < 0].sum())
     whole = rows.at_candidate(Candidate(True, 0.25))
     assert tilted.c[some.sign > 0][0] == pytest.approx(whole.c[sign > 0][0]), "a rare row weighs what it does in all"
+
+
+def test_a_row_is_in_one_fold_where_choices_are_made_on_some_of_the_rows(monkeypatch):
+    """Sampled rows weigh what they stand for: dealt out by that, a row would be split and help to predict itself."""
+    dealt = []
+
+    def spied(*arguments):
+        for train, test in folds(*arguments):
+            dealt.append((train.rows, test.rows))
+            yield train, test
+
+    folds = choices._folds
+    monkeypatch.setattr(choices, "_folds", spied)
+    X, y = checkers(503)
+    y = (X[:, 0] * X[:, 1] > 0.5).astype(int)
+    BayesianKernelClassifier(random_state=0).fit(X, y)
+    assert len(dealt) >= 6, "two rates were refitted"
+    assert not any(np.isin(test, train).any() for train, test in dealt)
+
+
+def searched(scores):
+    """A search in which ``scores`` says how well every power of two of the width predicts."""
+
+    class Known(Search):
+        def at(self, setting, step):
+            loo = SimpleNamespace(max_kv=0.3, score=scores(step), objective=(step - 2.0) ** 2)
+            return self.found.setdefault((setting.kernel, step), Width(setting, step, SimpleNamespace(loo=loo)))
+
+    return Known(None, None)
+
+
+def test_a_width_between_whole_steps_is_found_where_the_score_is_skewed():
+    """Half and twice the width score the same, and 0.8 of it is best: a parabola through whole steps misses that."""
+    search, setting = searched(lambda step: np.exp(-2.0 * step) + 3.63 * step), Setting(Kernel("rbf", length=1.0), None)
+    assert search.at(setting, -1.0).rank[1] == pytest.approx(search.at(setting, 1.0).rank[1], abs=0.02)
+    best = search.refined(search.climb(search.at(setting, 0.0)))
+    assert best.step == pytest.approx(-0.5 * np.log(3.63 / 2.0), abs=0.1)
+
+
+def test_widths_are_compared_by_log_loss_without_the_prior_of_the_link():
+    """The objective with that prior is lowest at four times the width that predicts best."""
+    search, setting = searched(lambda step: step**2), Setting(Kernel("rbf", length=1.0), None)
+    assert search.refined(search.climb(search.at(setting, 0.0))).step == 0.0

@@ -30,8 +30,8 @@ _ROWS = 2048  # rows at a time where features are not kept
 def choose_points(X: Any, size: int, rng: np.random.Generator, columns: Columns | None = None) -> Any:
     """At most ``size`` points that cover the rows: all distinct rows, or centres found by k-means on some of them.
 
-    The centres start from k-means++, so that they spread first and then move to where rows are dense. They are in the
-    columns that the kernel sees.
+    The centres start from random rows: k-means++ takes longer, and after a few rounds predicts no better. They are in
+    the columns that the kernel sees.
     """
     n = X.shape[0]
     if size < 1:
@@ -42,7 +42,7 @@ def choose_points(X: Any, size: int, rng: np.random.Generator, columns: Columns 
     X = X if sp.issparse(X) else np.unique(np.asarray(X, dtype=np.float64), axis=0)
     if X.shape[0] <= size:
         return X
-    means = KMeans(size, init="k-means++", n_init=1, max_iter=_ROUNDS, random_state=int(rng.integers(2**31)))
+    means = KMeans(size, init="random", n_init=1, max_iter=_ROUNDS, random_state=int(rng.integers(2**31)))
     return means.fit(X).cluster_centers_
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,10 @@ from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.gaussian import VIState
 from softmargin.engines.vi.inducing import Neighbour
-from softmargin.inference.choices import Candidate, Part, Record, Rules, choose
+from softmargin.inference.choices import Candidate, Part, Record, Refits, Rules, Trial, choose, refitted
 from softmargin.inference.settings import Fit
 from softmargin.inference.trials import Trials, loss_of, row_order
-from softmargin.models.kernel.search import KernelRows, Quick, Search, Setting, quick_fit, settings_of
+from softmargin.models.kernel.search import KernelRows, Quick, Search, Setting, kernel_prior, quick_fit, settings_of
 from softmargin.rows.streams import Purpose
 
 __all__ = ["Request", "Settled", "settle"]
@@ -24,10 +25,11 @@ _TIGHT = 1e-8  # share of the variance that refits may leave out: they predict n
 _SLAB = 2048  # rows at a time
 _SEARCHED = 400  # rows, at most, that choices are made on
 _SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
-# steps by refits of three folds wherever leave-one-out does not object: it flatters higher rates, so that it would
-_RULES = Rules(
-    steps=(2.0, 4.0), gate=0.0, folds=3, dropped=0.0
-)  # a flat plain fit may rank well, and has no coefficients
+# Steps by refits of three folds, and where leave-one-out does not object: a scale that runs away shows there first.
+# A flat plain fit may rank well, and has no coefficients.
+_RULES = Rules(steps=(2.0, 4.0), gate=0.0, folds=3, dropped=0.0)
+# With more rows than the choice sees a higher rate costs less and gains more: there folds decide alone, by any gain.
+_PART = replace(_RULES, gate=-np.inf, errors=0.0)
 
 
 class Request(NamedTuple):
@@ -87,7 +89,8 @@ def settle(rows: KernelRows, request: Request) -> Settled:
     setting, middle, tried, before = _width(some.at_candidate(first), request, record)
     known = {} if tried is None else {first: tried}
     if given is None:
-        candidate, machine = _chosen(some, setting, request.tilts, known, before, record)
+        rules = _RULES if some is rows else _PART
+        candidate, machine = _chosen(some, setting, request.tilts, known, before, record, rules)
     else:
         candidate = given
         machine = known[given] if given in known else _quick(some.at_candidate(given), setting, before)
@@ -140,6 +143,23 @@ def _width(
     return best.setting.wider(best.step), best.setting.kernel.length, best.machine, best.machine.fit.vi
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _SampledTrials(Trials):
+    """Trials on some of the rows, where ``count`` is what each stands for: folds deal out the rows that are there.
+
+    Were they dealt out by what they stand for, a row would be split over folds and help to predict itself.
+    """
+
+    observed: Array
+
+    def refits(self, candidate: Candidate, trial: Trial) -> Refits | None:
+        loss = partial(self.loss, candidate, trial.fit)
+        found = refitted(self.label, self.order, self.observed, self.rules.folds, loss)
+        if found is None:
+            return None
+        return found._replace(weight=found.weight * (self.count / self.observed)[found.rows])
+
+
 def _chosen(
     rows: KernelRows,
     setting: Setting,
@@ -147,6 +167,7 @@ def _chosen(
     known: dict[Candidate, Quick],
     before: VIState | None,
     record: Record,
+    rules: Rules,
 ) -> tuple[Candidate, Quick]:
     """Tilt and learning rate at the width found, and the quick fit with them; ``known`` are fits that were made."""
     machines = dict(known)
@@ -166,13 +187,14 @@ def _chosen(
         index, share = train
         start = state._replace(ku=state.ku[index] * share, f=state.f[index])
         some = rows.take(index)
-        some = replace(some, count=some.count * share, weight=some.weight * share)
+        prior = kernel_prior(machines[candidate].fit.scale)  # that of all rows: learned anew it takes most of the steps
+        some = replace(some, count=some.count * share, weight=some.weight * share, prior=prior)
         machine = _quick(some.at_candidate(candidate), setting, start, loose=_TIGHT)
         return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
 
     order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
-    trials = Trials(quick, loss, rows.label, count, order, tilts, rules=_RULES)
-    choice = choose(trials, _RULES)
+    trials = _SampledTrials(quick, loss, rows.label, count, order, tilts, rules=rules, observed=rows.count)
+    choice = choose(trials, rules)
     new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record
     record.entries += [entry._replace(value=setting.value | entry.value) for entry in new]
     return choice.candidate, machines[choice.candidate]

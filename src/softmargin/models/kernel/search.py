@@ -35,7 +35,7 @@ _STEPS = 40  # most steps of such a fit: where the scale collapses it would take
 _TRUSTED = 0.8  # largest k v up to which a leave-one-out score may choose a width
 _NARROWEST, _WIDEST = -3.0, 4.0  # widths tried, as powers of two of the mean distance
 _WORTH = 3e-4  # gain of the score below which the next width is not tried
-_STILL = 0.05  # move of the width, as a power of two, that is not worth a fit
+_STILL = 0.1  # move of the width, as a power of two, that is not worth a fit
 _ALIKE = 1.5  # ratio of spreads up to which columns are taken to have one unit
 _POSITIVE = ("chi2", "additive_chi2")  # kernels of counts, which cannot be centred
 
@@ -201,8 +201,12 @@ class Width(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Smaller is better; a score that cannot be trusted comes last."""
-        return not self.machine.loo.max_kv <= _TRUSTED, self.machine.loo.objective
+        """Smaller is better; a score that cannot be trusted comes last.
+
+        The log loss itself, without the link's prior: narrow kernels on clean rows have a large posterior variance and
+        a small lam, and would pay for that in units that a few hundred rows feel.
+        """
+        return not self.machine.loo.max_kv <= _TRUSTED, self.machine.loo.score
 
 
 class Search:
@@ -223,7 +227,7 @@ class Search:
             self.last = machine.fit.vi
             value = tried.value | {"tilt": self.rows.tilt, "learning_rate": self.rows.rate}
             seconds = time.process_time() - begun
-            self.record.add(value, "leave-one-out", machine.loo.objective, np.nan, seconds)
+            self.record.add(value, "leave-one-out", machine.loo.score, np.nan, seconds)
             self.found[key] = Width(setting, step, machine)
         return self.found[key]
 
@@ -245,13 +249,18 @@ class Search:
         return best
 
     def refined(self, best: Width) -> Width:
-        """Move to the lowest point of the parabola through the best score and its neighbours, where that is lower."""
+        """Move by half a step where that helps, then to the lowest point of the parabola through its neighbours.
+
+        Both sides are tried, since the score rises faster towards narrow kernels than towards wide ones.
+        """
         near = [self.found.get((best.setting.kernel, best.step + side)) for side in (-1.0, 1.0)]
         if best.rank[0] or any(one is None or one.rank[0] for one in near):
             return best
-        below, above = (one.rank[1] for one in near if one is not None)
-        bend = below + above - 2.0 * best.rank[1]
-        shift = 0.5 * (below - above) / bend if bend > 0.0 else 0.0
-        if abs(shift) < _STILL:
+        halves = [self.at(best.setting, best.step + side) for side in (-0.5, 0.5)]
+        best = min(best, *halves, key=lambda one: one.rank)
+        below, above = (self.at(best.setting, best.step + side).rank for side in (-0.5, 0.5))
+        bend = below[1] + above[1] - 2.0 * best.rank[1]
+        shift = 0.25 * (below[1] - above[1]) / bend if bend > 0.0 else 0.0
+        if below[0] or above[0] or abs(shift) < _STILL:
             return best
-        return min(best, self.at(best.setting, best.step + min(max(shift, -0.5), 0.5)), key=lambda one: one.rank)
+        return min(best, self.at(best.setting, best.step + shift), key=lambda one: one.rank)
