@@ -16,8 +16,8 @@ from sklearn.svm import SVC
 
 from softmargin import BayesianKernelClassifier, BayesianSVC
 from softmargin.designs import standardize
-from softmargin.estimators import choosing
 from softmargin.exceptions import ModelWarning
+from softmargin.inference import trials as choosing
 from softmargin.inference.choices import tilted
 from softmargin.priors import Ridge, SpikeSlab
 
