@@ -1,6 +1,8 @@
 """The rooms of the package: who imports whom, and how large they are."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,14 @@ def test_the_import_graph_has_no_cycle():
 
     for name in sorted(graph):
         visit(name)
+
+
+def test_the_drawing_is_that_of_the_source():
+    script = PACKAGE.parents[1] / "scripts" / "draw_house.py"
+    if not script.exists():
+        pytest.skip("not run from a checkout")
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_no_folder_holds_more_than_fifteen_modules():
