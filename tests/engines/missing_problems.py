@@ -9,8 +9,14 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from softmargin.unknowns.covariates import CovariatePrior
+from softmargin.unknowns.missing import Missing
 
 COVARIATES = CovariatePrior(spread=0.5, mean_scale=2.0)
+
+
+def unseen(model, covariates=None, **options):
+    """The model with its missing cells among the unknowns."""
+    return model.with_unknowns((Missing(covariates or CovariatePrior(), **options),))
 
 
 def with_holes(n=40, d=3, seed=0, share=0.3, **choices):

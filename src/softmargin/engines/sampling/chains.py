@@ -83,8 +83,8 @@ class Chains:
         random, chain, states = Address(model.streams, k, iteration), state.chain, list(state.unknowns)
         for place, unknown in enumerate(model.unknowns):
             others = implied(model, tuple(states), without=place)
-            states[place] = unknown.draw(random, others, states[place], chain)
-            if unknown.changes_rows:
+            before, states[place] = states[place], unknown.draw(random, others, states[place], chain)
+            if unknown.changes_rows and states[place] is not before:
                 now = unknown.apply(others, states[place])
                 chain = chain._replace(f=now.blocks.matvec(chain.beta))
         now = implied(model, tuple(states))
