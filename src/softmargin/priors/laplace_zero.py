@@ -64,7 +64,6 @@ class LaplaceZero:
     intercept_scale: float = 1e4
 
     isotropic = False
-    has_mode = False
     point_masses = "Laplace"
 
     def __post_init__(self) -> None:
@@ -118,6 +117,7 @@ class BoundLaplaceZero(PriorBase):
     scale_prior: ScalePrior
     inclusion: float | None  # None: learned, uniform
 
+    has_mode = False
     point_masses = "Laplace"  # density of the coefficients that are not zero
 
     @cached_property
