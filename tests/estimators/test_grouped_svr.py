@@ -43,6 +43,12 @@ def closed_form(X, y, g):
     return Z, mean, spread**2 * covariance
 
 
+def left_out_error(Z, y, mean, covariance):
+    """Root mean squared error of rows predicted without themselves."""
+    taken = np.einsum("ia,ab,ib->i", Z, covariance, Z) / (NOISE * y.std()) ** 2
+    return np.sqrt(np.mean(((y - Z @ mean) / (1.0 - taken)) ** 2))
+
+
 @pytest.mark.parametrize("inference", ["vb", "meanfield", "map"])
 def test_normal_noise_is_a_normal_posterior(inference):
     """Coefficients, effects and predictors of known and new groups, and rows left out, in closed form."""
@@ -66,21 +72,20 @@ def test_normal_noise_is_a_normal_posterior(inference):
     _, sd = model.predict(new, return_std=True)
     own = np.einsum("ia,ab,ib->i", Z[:, :3], covariance[:3, :3], Z[:, :3])
     np.testing.assert_allclose(sd**2, own + (BETWEEN * y.std()) ** 2, rtol=1e-6)
-    taken = np.einsum("ia,ab,ib->i", Z, covariance, Z) / (NOISE * y.std()) ** 2
-    errors = (y - Z @ mean) / (1.0 - taken)  # of the rows without themselves
-    assert model.loo_.rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-5)
+    assert model.loo_.rmse == pytest.approx(left_out_error(Z, y, mean, covariance), rel=1e-5)
 
 
 @pytest.mark.parametrize("inference", ["gibbs", "hmc"])
 def test_draws_are_those_of_the_normal_posterior(inference):
     X, y, g, _ = responses()
     model = known(inference, **DRAWS).fit(X.assign(groups=g), y)
-    _, mean, covariance = closed_form(X, y, g)
+    Z, mean, covariance = closed_form(X, y, g)
     draws, sd = model._fitted.joint.draws, np.sqrt(covariance.diagonal())
     batches = draws.reshape(60, -1, len(mean)).mean(axis=1)
     z = (batches.mean(axis=0) - mean) / (batches.std(axis=0, ddof=1) / np.sqrt(60))
     assert np.abs(z).max() < 4.0
     np.testing.assert_allclose(draws.reshape(-1, len(mean)).std(axis=0), sd, rtol=0.1)
+    assert model.loo_.rmse == pytest.approx(left_out_error(Z, y, mean, covariance), rel=0.01)
 
 
 def test_selection_beside_groups_equals_enumeration():
