@@ -4,13 +4,22 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from engine_problems import build, hinge_loglik, normal_logpdf
+from engine_problems import build, hinge_loglik, log_scale_density, normal_logpdf
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
+from softmargin.losses import Squared
+from softmargin.priors import HalfCauchy, Ridge
 from softmargin.unknowns.covariates import CovariatePrior
+from softmargin.unknowns.missing import Missing
+from softmargin.unknowns.noise import Noise
 
 COVARIATES = CovariatePrior(spread=0.5, mean_scale=2.0)
+
+
+def unseen(model, covariates=None, **options):
+    """The model with its missing cells among the unknowns."""
+    return model.with_unknowns((Missing(covariates or CovariatePrior(), **options),))
 
 
 def with_holes(n=40, d=3, seed=0, share=0.3, **choices):
@@ -74,3 +83,40 @@ def one_column_grid(model, scale, covariates=COVARIATES, mu_range=(-3.5, 4.5), t
         log_p = log_p + part
         means.append(mean)
     return (beta[:, 0, 0], mu[:, 0], t), log_p, means
+
+
+# --- one column with normal noise of unknown level: two unknowns at once -------------------------------------
+
+LEVEL = HalfCauchy(1.0)
+
+
+def noisy_column(scale=1.2):
+    """Eight responses to one column, two of its entries unknown, the noise level unknown too."""
+    x = np.array([[0.4], [-1.1], [1.7], [np.nan], [0.2], [np.nan], [-0.6], [0.9]])
+    y = np.array([0.5, -0.8, 1.4, 1.6, -0.3, -0.9, -0.7, 0.4])
+    model = build(x, y, c=[1.0, 2.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0], prior=Ridge(scale=scale), intercept=False)
+    return replace(model, loss=Squared(), unknowns=(Noise(LEVEL), Missing(COVARIATES)))
+
+
+def noisy_column_grid(model, scale=1.2):
+    """Axes (slope, mean, log variance, log level), the log joint density with the data, and the entries' means."""
+    axes = (
+        np.linspace(-1.5, 3.0, 46),
+        np.linspace(-2.0, 2.5, 37),
+        np.linspace(-3.0, 3.5, 40),
+        np.linspace(-3.5, 2.5, 49),
+    )
+    beta, mu, t, l = np.meshgrid(*axes, indexing="ij", sparse=True)
+    var, nu, noise = np.exp(t), COVARIATES.degrees(1), np.exp(2.0 * l)
+    log_p = normal_logpdf(mu, COVARIATES.mean_scale) + 0.5 * nu * math.log(0.5 * COVARIATES.spread)
+    log_p = log_p - math.lgamma(0.5 * nu) - 0.5 * nu * t - 0.5 * COVARIATES.spread / var
+    log_p = log_p + normal_logpdf(beta, scale) + log_scale_density(LEVEL, l)
+    means = []
+    for x, y, c in zip(model.blocks.design.X[:, 0], model.y, model.c, strict=True):
+        if np.isnan(x):  # its weight is one: the response is normal around the mean of the column
+            spread = noise + beta**2 * var
+            log_p = log_p + normal_logpdf(y - beta * mu, np.sqrt(spread))
+            means.append(mu + beta * var / spread * (y - beta * mu))
+        else:
+            log_p = log_p + normal_logpdf(x - mu, np.sqrt(var)) + c * normal_logpdf(y - beta * x, np.exp(l))
+    return axes, log_p, means

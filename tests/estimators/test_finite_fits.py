@@ -8,7 +8,7 @@ import pytest
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.engines.kernel.active_vectors import KernelData
 from softmargin.engines.kernel.jump import fit_active
-from softmargin.estimators import svr
+from softmargin.inference.functions import INFERENCES
 from softmargin.losses import Probit
 from softmargin.rows.streams import Streams
 from softmargin.rows.variates import tilted_stable
@@ -28,7 +28,7 @@ def test_a_numerical_error_becomes_a_sentence_and_leaves_the_last_fit(monkeypatc
     def broken(*_):
         raise error
 
-    monkeypatch.setitem(svr.REGRESSIONS, "vb", broken)
+    monkeypatch.setitem(INFERENCES, "vb", broken)
     with pytest.raises(ValueError, match=r"broke down numerically: .* bring them closer"):
         fit.fit(X, y)
     assert fit.coef_ is before
@@ -36,14 +36,14 @@ def test_a_numerical_error_becomes_a_sentence_and_leaves_the_last_fit(monkeypatc
 
 def test_coefficients_that_are_not_finite_are_refused(monkeypatch):
     X, y = rows()
-    usual = svr.REGRESSIONS["map"]
+    usual = INFERENCES["map"]
 
     def spoilt(*given):
         found = usual(*given)
         found.posterior.mean[:] = np.nan
         return found
 
-    monkeypatch.setitem(svr.REGRESSIONS, "map", spoilt)
+    monkeypatch.setitem(INFERENCES, "map", spoilt)
     fit = BayesianSVR(inference="map")
     with pytest.raises(ValueError, match="not finite"):
         fit.fit(X, y)

@@ -101,8 +101,6 @@ def test_sparse_priors_classes_and_weights(likelihood):
 
 def test_what_is_for_the_hinge_says_so():
     X, y = overlapping()
-    with pytest.raises(ValueError, match="point masses and random effects is for likelihood='hinge'"):
-        BayesianSVC(SpikeSlab(), "gibbs", likelihood="logit").fit(X, y, groups=np.arange(len(y)) % 5)
     with pytest.raises(ValueError, match="whole"):
         BayesianSVC(inference="gibbs", likelihood="probit", class_weight={0: 1.0, 1: 0.7}).fit(X, y)
     with pytest.raises(ValueError, match="is for likelihood='hinge'"):

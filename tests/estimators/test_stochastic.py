@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from softmargin import BayesianSVC
-from softmargin.inference.functions import fit_vb
 from softmargin.inference.readout import BinaryReadout
 from softmargin.inference.settings import Settings
 from softmargin.inference.stochastic import infer_svi
+from softmargin.inference.variational import fit_vb
 from softmargin.losses import Hinge
 from softmargin.models.build import kept_columns, prepare
 from softmargin.priors import Ridge

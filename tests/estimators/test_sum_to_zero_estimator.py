@@ -15,9 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC
 from softmargin.designs.standardize import design_for
+from softmargin.estimators._training import Training
 from softmargin.models.build import kept_columns
 from softmargin.models.classes.sum_to_zero import fit_sum_to_zero
-from softmargin.models.two_class import fit_binary
+from softmargin.models.two_class import fit_two_classes
 from softmargin.priors import GroupLasso, Lasso, Ridge, SpikeSlab
 from softmargin.rows.streams import Streams
 
@@ -47,10 +48,11 @@ def test_two_classes_are_the_binary_model(inference):
     y, ones = y[:200], np.ones(200)
     columns = kept_columns(X, ones, intercept=True, standardized=True)
     settings = BayesianSVC(inference=inference, learning_rate=0.5, tol=1e-12)
-    two = fit_binary(
-        settings._recipe(Ridge(scale=0.7)), X, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0)
+    rows = Training(X, y, ones, columns, (), False, np.arange(200), None)
+    two = fit_two_classes(
+        settings._recipe(Ridge(scale=0.7), rows), X, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0)
     ).fit.posterior
-    recipe = settings._recipe(Ridge(scale=0.7 * np.sqrt(2.0), intercept_scale=1e4 * np.sqrt(2.0)))
+    recipe = settings._recipe(Ridge(scale=0.7 * np.sqrt(2.0), intercept_scale=1e4 * np.sqrt(2.0)), rows)
     one = fit_sum_to_zero(recipe, X, y, ones, ones, columns, None, 2, streams=Streams(0)).fit.posterior
     design = design_for(X, columns)
     f, v = two.moments(design)

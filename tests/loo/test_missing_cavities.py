@@ -3,24 +3,26 @@
 import numpy as np
 import pytest
 from engine_problems import build
-from missing_problems import with_holes
+from missing_problems import unseen, with_holes
 
 from softmargin.core.loop import run
 from softmargin.designs.imputed import given_observed
+from softmargin.engines.alternate import Alternate
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.loo.link import cavity
 from softmargin.loo.missing_cavity import missing_cavities
-from softmargin.unknowns.missing import Missing
 
 
 def fitted(model):
-    state = run(Missing(GaussianVI()), model, max_iter=500, tol=1e-12).state
+    state = run(Alternate(GaussianVI()), unseen(model), max_iter=500, tol=1e-12).state
     return state, *GaussianVI().coefficients(state.inner)
 
 
 def held_out(state, mean, root, part):
     inner = state.inner
-    return missing_cavities(state.design, state.law, mean, root, inner.message, inner.f, inner.v, part)
+    return missing_cavities(
+        state.unknowns[0].design, state.unknowns[0].law, mean, root, inner.message, inner.f, inner.v, part
+    )
 
 
 def test_removal_equals_full_matrices():
@@ -35,11 +37,11 @@ def test_removal_equals_full_matrices():
     np.testing.assert_array_equal(f[complete], plain[0][complete])
     np.testing.assert_array_equal(v[complete], plain[1][complete])
     precision = np.linalg.inv(root @ root.T)
-    blind = given_observed(X, *state.law, intercept=True)
+    blind = given_observed(X, *state.unknowns[0].law, intercept=True)
     assert 0.0 < largest < 0.999
     for i in np.flatnonzero(~complete):
         k, b = part[i] * inner.message.w[i], part[i] * inner.message.b[i]
-        A, linear = state.design.gram(np.array([k]), np.array([b]), i, i + 1)
+        A, linear = state.unknowns[0].design.gram(np.array([k]), np.array([b]), i, i + 1)
         without = np.linalg.inv(precision - A)
         other = without @ (precision @ mean - linear)
         moment = blind.gram(np.ones(1), np.zeros(1), i, i + 1)[0]
@@ -58,7 +60,7 @@ def test_refits_agree():
     for i in rows:
         rest = np.arange(80) != i
         other, centre, spread = fitted(build(X[rest], y[rest], c=0.25))
-        new = given_observed(X[i : i + 1], *other.law, intercept=True)
+        new = given_observed(X[i : i + 1], *other.unknowns[0].law, intercept=True)
         sd = np.sqrt(float(new.row_quad(spread)[0] + new.excess(centre)[0]))
         assert f[i] == pytest.approx(float(new.matvec(centre)[0]), abs=0.1 * sd)
         assert np.sqrt(v[i]) == pytest.approx(sd, rel=0.1)

@@ -124,3 +124,20 @@ def test_far_away(loss):
 def test_epsilon_must_not_be_negative(epsilon):
     with pytest.raises(ValueError, match="epsilon must be a number of at least 0"):
         EpsilonInsensitive(epsilon)
+
+
+@pytest.mark.parametrize("kappa", [0.3, 1.0, 40.0])
+@pytest.mark.parametrize(
+    "loss", [Squared(), EpsilonInsensitive(0.0), EpsilonInsensitive(0.2), EpsilonInsensitive(3.0)], ids=str
+)
+def test_variance_of_the_noise_is_that_of_its_density(loss, kappa):
+    edge = getattr(loss, "epsilon", 0.0)
+
+    def weighted(e):
+        density = loss.loglik(np.array([e]), np.array([kappa]), np.zeros(1))[0] - loss.log_normalizer(kappa)
+        return e * e * math.exp(density)
+
+    far = edge + 40.0 * max(1.0 / kappa, kappa**-0.5)
+    ends = [0.0, *([edge] if edge else []), far]
+    direct = 2.0 * sum(integrate.quad(weighted, a, b, epsabs=1e-13, limit=200)[0] for a, b in pairwise(ends))
+    assert loss.noise_variance(kappa) == pytest.approx(direct, rel=1e-8)

@@ -34,7 +34,7 @@ def interrupting(name, module, pair, monkeypatch, at=3):
 
 
 def test_ctrl_c_in_the_last_pair_keeps_all_of_them(monkeypatch):
-    interrupting("fit_two", pairwise, 2, monkeypatch)
+    interrupting("fit_two_classes", pairwise, 2, monkeypatch)
     with pytest.warns(ConvergenceWarning, match=r"after 3 iterations in 1 of 3 pairs; what was computed is kept"):
         model = BayesianSVC(learning_rate=0.5).fit(X, Y)
     assert not model.converged_ and [len(trace) for trace in model.trace_][2] == 3
@@ -44,7 +44,7 @@ def test_ctrl_c_in_the_last_pair_keeps_all_of_them(monkeypatch):
 
 
 def test_ctrl_c_before_all_pairs_were_begun_says_why_nothing_is_kept(monkeypatch):
-    begun = interrupting("fit_two", pairwise, 1, monkeypatch)
+    begun = interrupting("fit_two_classes", pairwise, 1, monkeypatch)
     model = BayesianSVC(learning_rate=0.5)
     with pytest.raises(KeyboardInterrupt, match=r"2 of 3 pairs of classes had a model; .* so none is kept"):
         model.fit(X, Y)
@@ -60,7 +60,7 @@ def test_ctrl_c_in_pairs_of_a_kernel_machine(monkeypatch):
 
 
 def test_ctrl_c_while_all_pairs_run_on_threads_keeps_what_each_has(monkeypatch):
-    running, real = threading.Barrier(3), pairwise.fit_two
+    running, real = threading.Barrier(3), pairwise.fit_two_classes
 
     def fit(*args, callback, **options):
         def watched(iteration, info):
@@ -74,7 +74,7 @@ def test_ctrl_c_while_all_pairs_run_on_threads_keeps_what_each_has(monkeypatch):
         return real(*args, callback=watched, **options)
 
     threads = []
-    monkeypatch.setattr(pairwise, "fit_two", fit)
+    monkeypatch.setattr(pairwise, "fit_two_classes", fit)
     model = BayesianSVC(inference="gibbs", draws=10**6, warmup=0, chains=1, learning_rate=0.5, n_jobs=3)
     with pytest.warns(ConvergenceWarning, match=r"in 3 of 3 pairs; what was computed is kept"):
         model.fit(X, Y)
@@ -96,7 +96,7 @@ def test_no_pair_runs_on_after_an_error_in_another(monkeypatch):
             threading.Event().wait(0.1)
         raise AssertionError("never told to end")
 
-    monkeypatch.setattr(pairwise, "fit_two", fit)
+    monkeypatch.setattr(pairwise, "fit_two_classes", fit)
     before = set(threading.enumerate())
     with pytest.raises(ValueError, match="this pair cannot be fitted"):
         BayesianSVC(n_jobs=2).fit(X, Y)

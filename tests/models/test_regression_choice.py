@@ -150,14 +150,14 @@ def test_more_columns_than_rows():
 
 def test_a_fit_that_is_stopped_ends_the_choice(monkeypatch):
     """Of what there is, the fit that came to its end is kept, and the user is told; other inferences stop."""
-    original = regression_choice.variational
+    original = regression_choice.fit_vb
 
-    def stopped(model, settings, noise):
-        outcome = original(model, settings, noise)
-        outcome.interrupted = model.loss != Squared()
-        return outcome
+    def stopped(model, settings):
+        fit = original(model, settings)
+        fit.outcome.interrupted = model.loss != Squared()
+        return fit
 
-    monkeypatch.setattr(regression_choice, "variational", stopped)
+    monkeypatch.setattr(regression_choice, "fit_vb", stopped)
     X, y = simulated("laplace")
     with pytest.warns(ConvergenceWarning, match="vb was stopped after"):
         model = BayesianSVR().fit(X, y)

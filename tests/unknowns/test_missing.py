@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from engine_problems import build, log_integral, normal_logpdf
-from missing_problems import COVARIATES, one_column, one_column_grid, with_holes
+from missing_problems import COVARIATES, one_column, one_column_grid, unseen, with_holes
 from scipy.special import multigammaln
 from scipy.stats import multivariate_normal
 
 from softmargin.core.loop import run
 from softmargin.designs.imputed import given_observed
+from softmargin.engines.alternate import Alternate
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.laplace_zero import LaplaceZeroVB
@@ -20,10 +21,14 @@ from softmargin.losses import EpsilonInsensitive, Logit, Probit
 from softmargin.priors import Bridge, Horseshoe, InverseGamma, LaplaceZero, Lasso, Ridge
 from softmargin.solvers.full import Full
 from softmargin.unknowns.covariates import CovariatePrior
-from softmargin.unknowns.missing import Missing, completed
+from softmargin.unknowns.missing import completed
 
 ENGINES = {"vb": GaussianVI(), "meanfield": MeanField(), "em": EM()}
 SCALE = 0.8  # of the prior in the direct computations
+
+
+def alternate(engine):
+    return Alternate(engine, mode=isinstance(engine, EM))
 
 
 def hinge_average(y, c, f, v):
@@ -67,7 +72,7 @@ def direct(name, model, state, x, spreads, mean, cov, old_precision):
 
 def parts_of(engine, state):
     """Rows with their covariances, and moments of the coefficients, as plain arrays."""
-    design = state.design
+    design = state.unknowns[0].design
     n = design.shape[0]
     x = design.rows(np.arange(n))
     spreads = np.array([design.gram(np.ones(1), np.zeros(1), i, i + 1)[0] for i in range(n)])
@@ -81,12 +86,12 @@ def parts_of(engine, state):
 def test_objective_equals_direct_computation(name):
     """After one step and at the end; EM's coefficients have no density."""
     model, engine = with_holes(n=25, prior=Ridge(scale=SCALE)), ENGINES[name]
-    missing = Missing(engine, COVARIATES)
+    missing, model = alternate(engine), unseen(model, COVARIATES)
     before = missing.init(model)
     for steps in (1, 30):
         for t in range(steps):
             last, (before, _) = before, missing.step(model, before, t)
-        value = direct(name, model, before, *parts_of(engine, before), last.law.precision)
+        value = direct(name, model, before, *parts_of(engine, before), last.unknowns[0].law.precision)
         assert before.objective == pytest.approx(value, abs=2e-5)
 
 
@@ -94,14 +99,14 @@ def test_objective_equals_direct_computation(name):
 def test_end_is_stationary(name):
     """No small change of a missing cell's mean or variance, or of a coefficient, raises the direct objective."""
     model, engine = with_holes(n=25, prior=Ridge(scale=SCALE)), ENGINES[name]
-    state = run(Missing(engine, COVARIATES), model, max_iter=2000, tol=1e-14).state
+    state = run(alternate(engine), unseen(model, COVARIATES), max_iter=2000, tol=1e-14).state
     x, spreads, mean, cov = parts_of(engine, state)
-    cells, h = state.design.cells(), 1e-3
+    cells, h = state.unknowns[0].cells(), 1e-3
 
     def value(change, step):
         other = [array.copy() for array in (x, spreads, mean, cov)]
         change(other, step)
-        return direct(name, model, state, *other, state.law.precision)
+        return direct(name, model, state, *other, state.unknowns[0].law.precision)
 
     def cell(i, j):
         def change(arrays, step):
@@ -141,7 +146,7 @@ PRIORS = {
 @pytest.mark.parametrize("name", ["vb", "meanfield"])
 def test_objective_never_falls(name, prior):
     model = with_holes(n=80, d=5, prior=PRIORS[prior], share=0.4)
-    outcome = run(Missing(ENGINES[name]), model, max_iter=60, tol=1e-12)
+    outcome = run(alternate(ENGINES[name]), unseen(model), max_iter=60, tol=1e-12)
     assert np.diff(outcome.trace).min() > -1e-9
     assert outcome.change < 1e-5
 
@@ -151,7 +156,7 @@ def test_objective_never_falls(name, prior):
 def test_every_loss(name, loss):
     """The cells follow from the row messages alone."""
     model = with_holes(n=60, loss=loss, prior=Ridge(scale=SCALE))
-    trace = run(Missing(ENGINES[name]), model, max_iter=60, tol=1e-12).trace
+    trace = run(alternate(ENGINES[name]), unseen(model), max_iter=60, tol=1e-12).trace
     assert np.diff(trace).min() > -1e-9
 
 
@@ -161,7 +166,7 @@ def test_selection_prior():
     X = rng.standard_normal((300, 6))
     y = np.where(X[:, 0] + 0.3 * rng.standard_normal(300) > 0.0, 1.0, -1.0)
     X[rng.random((300, 6)) < 0.15] = np.nan
-    outcome = run(Missing(LaplaceZeroVB()), build(X, y, prior=LaplaceZero()), max_iter=60, tol=1e-10)
+    outcome = run(alternate(LaplaceZeroVB()), unseen(build(X, y, prior=LaplaceZero())), max_iter=60, tol=1e-10)
     assert np.diff(outcome.trace).min() > -1e-8
     assert outcome.state.inner.inclusion[1] > 0.99
     assert outcome.state.inner.inclusion[2:].max() < 0.3
@@ -175,7 +180,7 @@ def test_complete_rows_change_nothing(name):
     prior = LaplaceZero() if name == "laplace-zero" else Ridge(hyperprior=InverseGamma(2.0, 1.0))
     model = build(X, with_holes().y, prior=prior)
     one = run(engine, model, max_iter=15, tol=1e-10)
-    two = run(Missing(engine), model, max_iter=15, tol=1e-10)
+    two = run(alternate(engine), unseen(model), max_iter=15, tol=1e-10)
     assert one.trace == two.trace
     np.testing.assert_array_equal(one.state.q.mean, two.state.inner.q.mean)
     np.testing.assert_array_equal(one.state.f, two.state.inner.f)
@@ -185,13 +190,14 @@ def test_complete_rows_change_nothing(name):
 def test_order_of_rows_and_number_of_blocks(name):
     base = with_holes(n=2500, d=3, prior=Ridge(scale=SCALE))
     X, y, c = base.blocks.design.X, base.y, base.c
-    missing, order = Missing(ENGINES[name]), np.random.default_rng(1).permutation(len(y))
-    first = run(missing, base, max_iter=300, tol=1e-12).state
-    blocks = run(missing, build(X, y, c=c, prior=Ridge(scale=SCALE), n_blocks=2, workers=2), max_iter=300, tol=1e-12)
-    blocks = blocks.state
+    missing, order = alternate(ENGINES[name]), np.random.default_rng(1).permutation(len(y))
+    first = run(missing, unseen(base), max_iter=300, tol=1e-12).state
+    blocked = build(X, y, c=c, prior=Ridge(scale=SCALE), n_blocks=2, workers=2)
+    blocks = run(missing, unseen(blocked), max_iter=300, tol=1e-12).state
     assert first.objective == blocks.objective
     np.testing.assert_array_equal(first.inner.q.mean, blocks.inner.q.mean)
-    mixed = run(missing, build(X[order], y[order], c=c[order], prior=Ridge(scale=SCALE)), max_iter=300, tol=1e-12)
+    mixed = build(X[order], y[order], c=c[order], prior=Ridge(scale=SCALE))
+    mixed = run(missing, unseen(mixed), max_iter=300, tol=1e-12)
     assert mixed.state.objective == pytest.approx(first.objective, rel=1e-8)
     np.testing.assert_allclose(mixed.state.inner.q.mean, first.inner.q.mean, atol=1e-4)
 
@@ -199,9 +205,9 @@ def test_order_of_rows_and_number_of_blocks(name):
 def test_observed_cells_stay():
     model = with_holes()
     X = model.blocks.design.X
-    state = run(Missing(GaussianVI()), model, max_iter=20).state
-    np.testing.assert_array_equal(state.design.dense.X[~np.isnan(X)], X[~np.isnan(X)])
-    assert len(state.design.cells().row) == np.isnan(X).sum()
+    state = run(alternate(GaussianVI()), unseen(model), max_iter=20).state
+    np.testing.assert_array_equal(state.unknowns[0].design.dense.X[~np.isnan(X)], X[~np.isnan(X)])
+    assert len(state.unknowns[0].cells().row) == np.isnan(X).sum()
     assert np.isnan(X[7, 1:]).all()
 
 
@@ -209,12 +215,13 @@ def test_empty_rows_and_columns():
     """A row without any cell informs the intercept alone; a column without any is refused."""
     X, y = with_holes().blocks.design.X.copy(), with_holes().y.copy()
     X[:12], y[:12] = np.nan, 1.0
-    state = run(Missing(GaussianVI()), build(X, y), max_iter=100, tol=1e-9).state
-    other = run(Missing(GaussianVI()), build(X, np.where(np.arange(40) < 12, -1.0, y)), max_iter=100, tol=1e-9).state
+    state = run(alternate(GaussianVI()), unseen(build(X, y)), max_iter=100, tol=1e-9).state
+    other = unseen(build(X, np.where(np.arange(40) < 12, -1.0, y)))
+    other = run(alternate(GaussianVI()), other, max_iter=100, tol=1e-9).state
     assert state.inner.q.mean[0] > other.inner.q.mean[0] + 0.2
     X[:, 1] = np.nan
     with pytest.raises(ValueError, match="column 1 has no observed value; drop it"):
-        Missing(GaussianVI()).init(build(X, y))
+        alternate(GaussianVI()).init(unseen(build(X, y)))
 
 
 def test_other_spaces_are_refused():
@@ -224,12 +231,12 @@ def test_other_spaces_are_refused():
         pass
 
     with pytest.raises(TypeError, match="missing predictors go with one output and without random effects"):
-        Missing(GaussianVI()).init(replace(with_holes(), space=Other()))
+        alternate(GaussianVI()).init(unseen(replace(with_holes(), space=Other())))
 
 
 def test_degrees_of_freedom_are_checked_first():
     with pytest.raises(ValueError, match="df above 2 for 3 columns; got 1"):
-        Missing(GaussianVI(), CovariatePrior(df=1.0)).init(with_holes())
+        alternate(GaussianVI()).init(unseen(with_holes(), CovariatePrior(df=1.0)))
 
 
 @pytest.mark.parametrize("name", ["vb", "meanfield"])
@@ -237,7 +244,7 @@ def test_objective_lies_below_the_evidence(name):
     """One column: the evidence with cells, mean and variance integrated out by quadrature."""
     model = one_column(Ridge(scale=1.5))
     axes, log_p, _ = one_column_grid(model, 1.5)
-    state = run(Missing(ENGINES[name], COVARIATES), model, max_iter=500, tol=1e-12).state
+    state = run(alternate(ENGINES[name]), unseen(model, COVARIATES), max_iter=500, tol=1e-12).state
     assert 0.0 < log_integral(log_p, *axes) - state.objective < 2.0
 
 
@@ -248,18 +255,18 @@ def test_objective_reaches_the_evidence():
     covariates = CovariatePrior(df=400.0, spread=400.0, mean_scale=0.05)
     axes, log_p, means = one_column_grid(model, 0.8, covariates, (-0.25, 0.25), (-0.4, 0.4))
     evidence = log_integral(log_p, *axes)
-    state = run(Missing(GaussianVI(), covariates), model, max_iter=500, tol=1e-12).state
+    state = run(alternate(GaussianVI()), unseen(model, covariates), max_iter=500, tol=1e-12).state
     assert evidence == pytest.approx(state.objective, abs=0.01)
     weight = np.exp(log_p - log_p.max())
     weight /= weight.sum()
     exact = [float((weight * mean).sum()) for mean in means]
-    np.testing.assert_allclose(state.design.cells().mean, exact, atol=0.005)
+    np.testing.assert_allclose(state.unknowns[0].cells().mean, exact, atol=0.005)
     assert state.inner.q.mean[0] == pytest.approx(float((weight.sum(axis=(1, 2)) * axes[0]).sum()), abs=0.005)
 
 
 def test_em_lies_below_the_posterior_density():
     """The objective is a lower bound of log p(beta, data) at its own coefficient, for every coefficient on the way."""
-    model, missing = one_column(Ridge(scale=1.5)), Missing(EM(), COVARIATES)
+    model, missing = unseen(one_column(Ridge(scale=1.5)), COVARIATES), alternate(EM())
     axes, log_p, _ = one_column_grid(model, 1.5)
     weight = np.exp(log_p - log_p.max())
     density = np.log(np.trapezoid(np.trapezoid(weight, axes[2], axis=2), axes[1], axis=1)) + log_p.max()
@@ -279,8 +286,8 @@ def test_cells_lean_towards_their_labels():
     for c in (0.05, 0.3, 2.0):
         weight = np.ones(60)
         weight[[10, 50]] = c
-        state = run(Missing(GaussianVI()), build(X, y, c=weight), max_iter=200, tol=1e-10).state
-        cells = state.design.cells().mean - state.law.mean[0]
+        state = run(alternate(GaussianVI()), unseen(build(X, y, c=weight)), max_iter=200, tol=1e-10).state
+        cells = state.unknowns[0].cells().mean - state.unknowns[0].law.mean[0]
         assert cells[0] < 0.0 < cells[1]
         shifts.append(cells[1])
     assert shifts[0] < shifts[1] < shifts[2]
@@ -293,23 +300,23 @@ def test_stiff_rows_do_not_lower_the_objective():
     y = np.where(X.sum(axis=1) + rng.standard_normal(200) > 0.0, 1.0, -1.0)
     X[rng.random((200, 4)) < 0.3] = np.nan
     for rounds in (2, 50):
-        trace = run(Missing(GaussianVI(), rounds=rounds), build(X, y, c=1e4), max_iter=40, tol=1e-9).trace
+        trace = run(alternate(GaussianVI()), unseen(build(X, y, c=1e4), rounds=rounds), max_iter=40, tol=1e-9).trace
         assert np.diff(trace).min() > -1e-9 * abs(trace[-1])
 
 
 def test_new_rows_are_integrated_out():
     """Mean and variance of a predictor with both cells and coefficients uncertain, by simulation."""
-    state = run(Missing(GaussianVI()), with_holes(), max_iter=50, tol=1e-9).state
+    state = run(alternate(GaussianVI()), unseen(with_holes()), max_iter=50, tol=1e-9).state
     new = np.array([[0.5, np.nan, 1.0], [np.nan, np.nan, np.nan], [0.1, 0.2, np.nan]])
-    design = given_observed(new, *state.law, intercept=True)
+    design = given_observed(new, *state.unknowns[0].law, intercept=True)
     mean, root = GaussianVI().coefficients(state.inner)
     f, v = design.matvec(mean), design.row_quad(root) + design.excess(mean)
-    rng, covariance, size = np.random.default_rng(0), np.linalg.inv(state.law.precision), 100_000
+    rng, covariance, size = np.random.default_rng(0), np.linalg.inv(state.unknowns[0].law.precision), 100_000
     beta = mean + rng.standard_normal((size, 4)) @ root.T
     for i, x in enumerate(new):
         M, O = np.flatnonzero(np.isnan(x)), np.flatnonzero(~np.isnan(x))
         weights = covariance[np.ix_(M, O)] @ np.linalg.inv(covariance[np.ix_(O, O)])
-        centre = state.law.mean[M] + weights @ (x[O] - state.law.mean[O])
+        centre = state.unknowns[0].law.mean[M] + weights @ (x[O] - state.unknowns[0].law.mean[O])
         spread = covariance[np.ix_(M, M)] - weights @ covariance[np.ix_(O, M)]
         rows = np.ones((size, 4))
         rows[:, 1 + O] = x[O]
@@ -323,8 +330,8 @@ def test_new_rows_are_integrated_out():
 def test_mixture_over_the_scale_works_on_completed_rows():
     """The spread of a learned scale is added at the rows as they are believed to be."""
     model = with_holes(n=60, prior=Ridge())
-    state = run(Missing(GaussianVI()), model, max_iter=100, tol=1e-9).state
-    mixture = mix_over_scale(completed(model, state.design), state.inner)
+    state = run(alternate(GaussianVI()), unseen(model), max_iter=100, tol=1e-9).state
+    mixture = mix_over_scale(completed(model, state.unknowns[0].design), state.inner)
     assert len(mixture.weights) > 2
     var = (mixture.root**2).sum(axis=1)
     assert (var[1:] > 0.9 * state.inner.q.var[1:]).all()
@@ -334,7 +341,7 @@ def test_more_columns_than_rows():
     """EM forms the Gram with the spread of the rows in it, whatever the shape; the bound still rises."""
     model = with_holes(n=12, d=20, prior=Ridge(scale=SCALE))
     for name in ENGINES:
-        outcome = run(Missing(ENGINES[name]), model, max_iter=300, tol=1e-6)
+        outcome = run(alternate(ENGINES[name]), unseen(model), max_iter=300, tol=1e-6)
         assert np.diff(outcome.trace).min() > -1e-9
         assert outcome.converged
 
@@ -344,8 +351,8 @@ def test_more_observed_cells_give_narrower_cells():
     model = with_holes(n=200, share=0.1)
     X = model.blocks.design.X.copy()
     X[20] = 0.5, np.nan, 0.4
-    narrow = run(Missing(MeanField()), build(X, model.y), max_iter=50).state.design.cells()
+    narrow = run(alternate(MeanField()), unseen(build(X, model.y)), max_iter=50).state.unknowns[0].cells()
     X[20, 0] = np.nan
-    wide = run(Missing(MeanField()), build(X, model.y), max_iter=50).state.design.cells()
+    wide = run(alternate(MeanField()), unseen(build(X, model.y)), max_iter=50).state.unknowns[0].cells()
     pick = [cells.sd[(cells.row == 20) & (cells.column == 1)][0] for cells in (narrow, wide)]
     assert pick[0] < pick[1]

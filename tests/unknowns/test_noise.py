@@ -11,12 +11,14 @@ from engine_problems import build, log_scale_density, normal_logpdf, rows_of
 from scipy import integrate, optimize
 
 from softmargin.core.loop import run
+from softmargin.engines.alternate import Alternate
+from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import Gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import EpsilonInsensitive, Squared
 from softmargin.priors import HalfCauchy, Ridge
-from softmargin.unknowns.noise import LearnedNoise, Noise, NoisyGibbs
+from softmargin.unknowns.noise import Noise
 
 LIMIT = 4.0
 LOSSES = {"squared": Squared(), "epsilon": EpsilonInsensitive(0.2), "laplace": EpsilonInsensitive(0.0)}
@@ -35,6 +37,11 @@ def problem(loss, *, n=9, p=1, c=None, seed=3, prior=None, intercept=False):
     c = np.ones(n) if c is None else c
     model = build(X, y, c=c, prior=Ridge(scale=0.7) if prior is None else prior, intercept=intercept, seed=5)
     return replace(model, loss=loss)
+
+
+def noisy(model, noise=None):
+    """The model with its noise among the unknowns."""
+    return model.with_unknowns((Noise(HYPER) if noise is None else noise,))
 
 
 def error_logpdf(loss, e, l):
@@ -100,7 +107,7 @@ def test_a_fixed_level_stays():
 
 def direct_bound(model, state):
     """E[log p - log q] over a normal slope and the level's density, without the library's averages."""
-    q, law = state.inner.q, state.law
+    q, law = state.inner.q, state.unknowns[0].law
     mean, sd = float(q.mean[0]), math.sqrt(float(q.var[0]))
     z = np.linspace(-9.0, 9.0, 4001)
     weight = np.exp(-0.5 * z * z)
@@ -116,7 +123,7 @@ def direct_bound(model, state):
 def test_vb_bound_is_the_bound(loss):
     """The objective equals E[log p - log q], rises, and lies below the evidence by little."""
     model = problem(loss, c=np.linspace(0.5, 2.0, 9))
-    outcome = run(LearnedNoise(GaussianVI(), Noise(HYPER)), model, max_iter=200, tol=1e-12)
+    outcome = run(Alternate(GaussianVI()), noisy(model), max_iter=200, tol=1e-12)
     assert np.diff(outcome.trace).min() > -1e-10
     assert outcome.state.objective == pytest.approx(direct_bound(model, outcome.state), abs=1e-5)
     beta, l = np.linspace(-3.0, 4.0, 1401)[:, None], np.linspace(-9.0, 9.0, 1801)
@@ -133,7 +140,7 @@ def test_bounds_of_two_losses_differ_as_their_evidences_do():
         model = problem(loss, n=60)
         density = log_joint(model, beta, l)
         evidence = density.max() + math.log(np.exp(density - density.max()).sum() * (3.0 / 1200) * (7.0 / 1400))
-        bound = run(LearnedNoise(GaussianVI(), Noise(HYPER)), model, max_iter=200, tol=1e-12).state.objective
+        bound = run(Alternate(GaussianVI()), noisy(model), max_iter=200, tol=1e-12).state.objective
         found.append((evidence, bound))
     (first, first_bound), (second, second_bound) = found
     assert abs(first - second) > 0.5
@@ -152,7 +159,7 @@ def test_bound_depends_on_the_unit_of_the_response_as_a_density_does(learned):
             build(rows_of(model), unit * model.y, prior=Ridge(scale=0.7 * unit), intercept=False),
             loss=EpsilonInsensitive(0.3 * unit),
         )
-        state = run(LearnedNoise(GaussianVI(), noise), model, max_iter=300, tol=1e-13).state
+        state = run(Alternate(GaussianVI()), noisy(model, noise), max_iter=300, tol=1e-13).state
         found.append(state.objective + 40.0 * math.log(unit))
     assert found[0] == pytest.approx(found[1], abs=1e-4)
 
@@ -162,8 +169,7 @@ def test_mean_field_is_below(loss):
     """The augmented bound rises, is below that of the best Gaussian, and equal to it where there is no latent."""
     model = problem(loss, n=40, p=3, intercept=True)
     best, augmented = (
-        run(LearnedNoise(engine, Noise(HYPER)), model, max_iter=500, tol=1e-12)
-        for engine in (GaussianVI(), MeanField())
+        run(Alternate(engine), noisy(model), max_iter=500, tol=1e-12) for engine in (GaussianVI(), MeanField())
     )
     assert np.diff(augmented.trace).min() > -1e-9
     if isinstance(loss, Squared):
@@ -176,7 +182,7 @@ def test_mean_field_is_below(loss):
 def test_mode_of_coefficients_and_level(loss):
     """The joint mode in (beta, log level): no other optimiser finds a higher point."""
     model = problem(loss, n=40, p=2)
-    outcome = run(LearnedNoise(EM(), Noise(HYPER), mode=True), model, max_iter=2000, tol=1e-14)
+    outcome = run(Alternate(EM(), mode=True), noisy(model), max_iter=2000, tol=1e-14)
     assert np.diff(outcome.trace).min() > -1e-9
     X = rows_of(model)
 
@@ -184,7 +190,7 @@ def test_mode_of_coefficients_and_level(loss):
         fit = error_logpdf(loss, model.y - X @ theta[:2], theta[2]).sum()
         return -float(fit + normal_logpdf(theta[:2], 0.7).sum() + log_scale_density(HYPER, theta[2]))
 
-    start = np.append(outcome.state.inner.q.mean, outcome.state.law.points[0])
+    start = np.append(outcome.state.inner.q.mean, outcome.state.unknowns[0].law.points[0])
     assert outcome.state.objective == pytest.approx(-objective(start), abs=1e-5)
     other = optimize.minimize(objective, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-13})
     assert objective(start) < other.fun + 1e-6
@@ -196,7 +202,7 @@ def test_mode_equals_a_quadratic_programme():
     import clarabel
 
     model = problem(EpsilonInsensitive(0.2), n=60, p=4, c=np.linspace(0.5, 2.0, 60))
-    outcome = run(LearnedNoise(EM(), Noise(HYPER, level=0.3), mode=True), model, max_iter=5000, tol=1e-15)
+    outcome = run(Alternate(EM(), mode=True), noisy(model, Noise(HYPER, level=0.3)), max_iter=5000, tol=1e-15)
     X, n = rows_of(model), 60
     P = sp.diags(np.concatenate((np.full(4, 0.7**-2), np.zeros(n)))).tocsc()
     q = np.concatenate((np.zeros(4), 2.0 * model.c / 0.3))
@@ -225,10 +231,10 @@ def test_weights_are_repeated_rows(loss, engine):
         ),
         loss=loss,
     )
-    learned = LearnedNoise(engine, Noise(HYPER), mode=isinstance(engine, EM))
-    one, two = (run(learned, each, max_iter=1000, tol=1e-13).state for each in (model, twice))
+    learned = Alternate(engine, mode=isinstance(engine, EM))
+    one, two = (run(learned, noisy(each), max_iter=1000, tol=1e-13).state for each in (model, twice))
     assert one.objective == pytest.approx(two.objective, rel=1e-7)
-    assert one.law.weight == pytest.approx(two.law.weight, rel=1e-4)
+    assert one.unknowns[0].weight == pytest.approx(two.unknowns[0].weight, rel=1e-4)
 
 
 def test_learned_band_maximises_the_bound():
@@ -237,11 +243,13 @@ def test_learned_band_maximises_the_bound():
     X = rng.standard_normal((400, 2))
     for errors, low, high in ((rng.laplace(size=400) * 0.3, 0.0, 0.1), (rng.uniform(-1.0, 1.0, size=400), 0.8, 1.1)):
         model = replace(build(X, X @ [0.5, -0.2] + errors, prior=Ridge(scale=1.0)), loss=EpsilonInsensitive(0.5))
-        state = run(LearnedNoise(GaussianVI(), Noise(HYPER, width_prior=HYPER)), model, max_iter=100, tol=1e-10).state
-        assert low <= state.loss.epsilon <= high
-        for other in (state.loss.epsilon + 0.05, max(state.loss.epsilon - 0.05, 1e-3)):
+        banded = noisy(model, Noise(HYPER, width_prior=HYPER))
+        state = run(Alternate(GaussianVI()), banded, max_iter=100, tol=1e-10).state
+        width = state.unknowns[0].loss.epsilon
+        assert low <= width <= high
+        for other in (width + 0.05, max(width - 0.05, 1e-3)):
             fixed = replace(model, loss=EpsilonInsensitive(other))
-            bound = run(LearnedNoise(GaussianVI(), Noise(HYPER)), fixed, max_iter=100, tol=1e-10).state.objective
+            bound = run(Alternate(GaussianVI()), noisy(fixed), max_iter=100, tol=1e-10).state.objective
             assert state.objective > bound + HYPER.log_density(math.log(other)) - math.log(other) - 1e-6
 
 
@@ -250,13 +258,14 @@ def test_learned_band_maximises_the_bound():
 
 def chain_of(model, noise, sweeps):
     """Draws of the slope, log level and log band of one chain."""
-    engine = NoisyGibbs(Gibbs(chains=1), noise)
+    engine, model = Chains(Gibbs(chains=1)), noisy(model, noise)
     state, out = engine.init(model)[0], np.empty((sweeps, 3))
     for iteration in range(-200, sweeps):
         state = engine.sweep(model, state, 0, iteration + 201)
         if iteration >= 0:
-            width = getattr(state.loss, "epsilon", 1.0)
-            out[iteration] = state.chain.beta[0], state.log_level, math.log(max(width, 1e-300))
+            drawn = state.unknowns[0]
+            width = getattr(drawn.loss, "epsilon", 1.0)
+            out[iteration] = state.chain.beta[0], drawn.log_level, math.log(max(width, 1e-300))
     return out
 
 
@@ -340,12 +349,12 @@ def test_wrong_normalisers_are_seen(right, wrong):
 
 
 def test_chains_do_not_depend_on_each_other():
-    model = problem(EpsilonInsensitive(0.2), n=50, p=2, prior=Ridge())
-    engine = NoisyGibbs(Gibbs(chains=2), Noise(HYPER))
+    model = noisy(problem(EpsilonInsensitive(0.2), n=50, p=2, prior=Ridge()))
+    engine = Chains(Gibbs(chains=2))
     together = run(engine, model, max_iter=20).state
     alone = engine.init(model)[1]
     for iteration in range(1, 21):
         alone = engine.sweep(model, alone, 1, iteration)
     np.testing.assert_array_equal(alone.chain.beta, together[1].chain.beta)
-    assert alone.log_level == together[1].log_level
-    assert together[0].log_level != together[1].log_level
+    levels = [state.unknowns[0].log_level for state in (*together, alone)]
+    assert levels[2] == levels[1] != levels[0]

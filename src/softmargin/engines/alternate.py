@@ -54,7 +54,8 @@ class Alternate:
         states = self.start or tuple(unknown.start(model) for unknown in model.unknowns)
         now = implied(model, states)
         require(self.engine, loss=now.loss, prior=now.prior)
-        state = Alternated(self.engine.init(now), states, (0.0,) * len(states), -math.inf)
+        nothing = (-math.inf,) * len(states)  # until every part is known no change can have lowered the objective
+        state = Alternated(self.engine.init(now), states, nothing, -math.inf)
         return self._refreshed(model, state)
 
     def step(self, model: Model, state: Alternated, iteration: int) -> tuple[Alternated, Info]:
@@ -81,7 +82,8 @@ class Alternate:
         mean, root = self.engine.coefficients(inner)
         seen = Seen(mean, root, inner.f, inner.v, inner.message, self.engine.needs_loss[0], self.mode)
         found, part = unknown.expect(others, state.unknowns[place], seen, careful=careful)
-        inner = self.engine.seen(unknown.apply(others, found), inner, rows=unknown.changes_rows)
+        if found is not state.unknowns[place]:
+            inner = self.engine.seen(unknown.apply(others, found), inner, rows=unknown.changes_rows)
         unknowns, parts = list(state.unknowns), list(state.parts)
         unknowns[place], parts[place] = found, part
         return _total(state._replace(inner=inner, unknowns=tuple(unknowns), parts=tuple(parts)))

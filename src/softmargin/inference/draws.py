@@ -120,7 +120,10 @@ def _check_hmc(model: Model) -> None:
     if hasattr(model.blocks.design, "entries"):
         raise ValueError("inference='hmc' needs a matrix of rows or columns, and solver='cg' has none; use 'gibbs'.")
     if model.dimension > 2 * len(model.y):
-        raise ValueError("inference='hmc' with so many columns is for the ridge prior; use inference='gibbs'.")
+        raise ValueError(
+            f"inference='hmc' takes at most two coefficients per row, and {model.dimension} are more for "
+            f"{len(model.y)} rows; use inference='gibbs', or a ridge prior with solver='auto'."
+        )
 
 
 def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
@@ -222,8 +225,7 @@ def _check_memory(settings: Settings, size: int) -> None:
 def _noted(chain: Any) -> dict[str, float]:
     """Numbers of a chain's state worth recording beside its scale."""
     values = {name: value for name, value in chain.prior.values.items() if name != "scale"}
-    values |= getattr(chain, "noted", {})
-    return values | ({"size": float(chain.gamma.sum())} if hasattr(chain, "gamma") else {})
+    return values | getattr(chain, "noted", {})
 
 
 def _spread(draws: Array) -> Array:

@@ -28,7 +28,7 @@ __all__ = ["mode"]
 
 _CHANGES = 20  # most single changes by which a mode that need not be the best is improved
 _UNFINISHED = 1e-6  # certified gap above which a mode is not called found
-_CLOSE = 1e-10  # relative change at which EM beside unknowns or terms ends: it creeps
+_CLOSE = 1e-12  # relative change at which EM beside unknowns or terms ends: it creeps
 
 
 def mode(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
@@ -71,7 +71,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
 
     convex, values = prior.penalty(1.0) is not None, dict(state.prior.values)
     if not unknowns and convex and hasattr(model.loss, "box") and "algorithm" not in settings.options:
-        return _newton(given, settings, held)._replace(values=values, gap=float("nan"))
+        return _newton(given, settings, held)._replace(values=values)
     options = dict(options_of(settings, "algorithm", "accelerate", "smoothing", "starts"))
     options.pop("algorithm", None)
     starts = _positive(options.pop("starts", (1.0,) if convex or model.prior.parts else (0.01, 1.0, 100.0)))

@@ -107,6 +107,8 @@ def _with_terms(
     free[: int(columns.intercept)] = True
     fixed = bound_prior(prior, free[:own], columns, n, recipe.names)
     bound = Terms(Ridge(), tuple(term.prior for term in terms)).bind(free, n).with_fixed(fixed)
+    if fixed.selects and not hasattr(fixed, "beside"):
+        raise ValueError(f"{type(prior).__name__} does not go with random effects; use SpikeSlab.")
     reason = (
         ("a fit with missing values" if recipe.incomplete else "")
         or ("a prior that selects" if bound.selects else "")

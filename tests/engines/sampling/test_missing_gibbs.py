@@ -6,20 +6,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from engine_problems import build, real_data
-from missing_problems import COVARIATES, one_column, one_column_grid, with_holes
-from softmargin.engines.sampling.missing import CellAverage, MissingChain, MissingGibbs, _draw_cells
+from missing_problems import COVARIATES, one_column, one_column_grid, unseen, with_holes
 
 from softmargin.core.loop import run
+from softmargin.designs.dense import Dense
+from softmargin.engines.alternate import Alternate
+from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import Gibbs
 from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs
 from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
 from softmargin.engines.vi.gaussian import GaussianVI
+from softmargin.inference.draws import _sampler_of
 from softmargin.inference.selecting import selecting_sampler
+from softmargin.inference.settings import Settings
 from softmargin.losses import Probit, Squared
 from softmargin.priors import LaplaceZero, Ridge, SpikeSlab
 from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Address
 from softmargin.unknowns.covariates import CovariateLaw, CovariatePrior
-from softmargin.unknowns.missing import Missing
+from softmargin.unknowns.missing import EntryAverage, Missing
 
 LIMIT = 4.0  # standard errors
 
@@ -43,13 +48,13 @@ def chain_of(model, engine, sweeps, warmup=100):
 def test_cells_have_their_conditional():
     """With no latent the conditional is normal: precision ``Lambda_MM + w u u'``, whatever was in the cells before."""
     model = with_holes(n=12, loss=Squared(), prior=Ridge(scale=1.0), seed=4)
-    engine = MissingGibbs(Gibbs(chains=1), COVARIATES)
-    state = engine.init(model)[0]
+    unknown = Missing(COVARIATES)
+    state = Chains(Gibbs(chains=1)).init(unseen(model, COVARIATES))[0]
     beta, rng = np.array([0.3, -0.9, 0.7, 1.2]), np.random.default_rng(0)
     A = rng.standard_normal((3, 5))
     law = CovariateLaw(np.array([0.2, -0.1, 0.4]), A @ A.T)
-    state = MissingChain(state.chain._replace(beta=beta), state.X + 0.0, law, state.patterns)
-    draws = np.array([_draw_cells(model, state, state.chain, 0, t) for t in range(4000)])
+    chain, entries = state.chain._replace(beta=beta), state.unknowns[0]._replace(law=law)
+    draws = np.array([unknown.draw(Address(model.streams, 0, t), model, entries, chain).X for t in range(4000)])
     X = model.blocks.design.X
     for i in np.flatnonzero(np.isnan(X).any(axis=1)):
         M, O, c = np.flatnonzero(np.isnan(X[i])), np.flatnonzero(~np.isnan(X[i])), model.c[i]
@@ -79,16 +84,17 @@ def quadrature(model, scale):
 
 def series(states):
     """The same quantities of the draws: cells, then coefficient, mean and log variance with their squares."""
-    cells = np.array([state.X[[3, 5], 0] for state in states])
+    cells = np.array([state.unknowns[0].X[[3, 5], 0] for state in states])
+    laws = [state.unknowns[0].law for state in states]
     rest = np.array(
-        [(state.chain.beta[0], state.law.mean[0], -math.log(state.law.precision[0, 0])) for state in states]
+        [(s.chain.beta[0], law.mean[0], -math.log(law.precision[0, 0])) for s, law in zip(states, laws, strict=True)]
     )
     return [*cells.T, *(column**power for column in rest.T for power in (1, 2))]
 
 
 def test_gibbs_equals_quadrature():
     model = one_column(Ridge(scale=0.9))
-    states = chain_of(model, MissingGibbs(Gibbs(chains=1), COVARIATES), 5000)
+    states = chain_of(unseen(model, COVARIATES), Chains(Gibbs(chains=1)), 5000)
     scores = [score(v, e) for v, e in zip(series(states), quadrature(model, 0.9), strict=True)]
     assert np.abs(scores).max() < LIMIT, scores
 
@@ -102,23 +108,21 @@ class TwoRowsShort(CovariatePrior):
 
 
 @dataclass(frozen=True)
-class Deaf(MissingGibbs):
-    """Responses of incomplete rows are not heard."""
+class Deaf(Missing):
+    """Responses of incomplete rows are not heard by their cells."""
 
-    def sweep(self, model, state, k, iteration):
-        return super().sweep(model.with_weight(np.where(np.isnan(self.holes), 0.0, model.c)), state, k, iteration)
+    def draw(self, random, model, state, chain):
+        heard = np.ones(len(model.y))
+        heard[state.patterns.row] = 0.0
+        return super().draw(random, model.with_weight(heard * model.c), state, chain)
 
-    holes: tuple[float, ...] = ()
 
-
-@pytest.mark.parametrize("broken", ["covariates", "cells"])
+@pytest.mark.parametrize(
+    "broken", [Missing(TwoRowsShort(spread=0.5, mean_scale=2.0)), Deaf(COVARIATES)], ids=["covariates", "cells"]
+)
 def test_quadrature_sees_wrong_samplers(broken):
     model = one_column(Ridge(scale=0.9))
-    if broken == "covariates":
-        engine = MissingGibbs(Gibbs(chains=1), TwoRowsShort(spread=0.5, mean_scale=2.0))
-    else:
-        engine = Deaf(Gibbs(chains=1), COVARIATES, tuple(model.blocks.design.X[:, 0]))
-    states = chain_of(model, engine, 2500)
+    states = chain_of(model.with_unknowns((broken,)), Chains(Gibbs(chains=1)), 2500)
     scores = [score(v, e) for v, e in zip(series(states), quadrature(model, 0.9), strict=True)]
     assert np.abs(scores).max() > 2.0 * LIMIT, scores
 
@@ -129,7 +133,7 @@ KNOWN = CovariatePrior(df=8.0, spread=5.0, mean_scale=0.7)
 MASK = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 1]], dtype=bool)
 
 
-def joint_draws(engine, sweeps):
+def joint_draws(sampler, sweeps):
     """Successive conditionals of a probit model: the sampler given data, then data given what it drew.
 
     Every function of (beta, mu, Sigma, X) then has its prior mean.
@@ -138,11 +142,12 @@ def joint_draws(engine, sweeps):
     n, d = MASK.shape
     template = build(np.where(MASK, np.nan, rng.standard_normal((n, d))), np.array([1.0, -1.0, 1.0, -1.0, 1.0]),
                      prior=Ridge(scale=0.8, intercept_scale=0.5))  # fmt: skip
-    template = replace(template, loss=Probit())
+    template, engine = unseen(replace(template, loss=Probit()), KNOWN), Chains(sampler)
     state, out = engine.init(template)[0], []
     for iteration in range(1, sweeps + 1):
         # 1. observed cells given the missing ones and the covariates, then the responses
-        X, (mean, precision), beta = state.X.copy(), state.law, state.chain.beta
+        entries, beta = state.unknowns[0], state.chain.beta
+        X, (mean, precision) = entries.X.copy(), entries.law
         for i in range(n):
             O, M = np.flatnonzero(~MASK[i]), np.flatnonzero(MASK[i])
             if len(O):
@@ -153,17 +158,19 @@ def joint_draws(engine, sweeps):
         y = np.where(f + rng.standard_normal(n) > 0.0, 1.0, -1.0)
         model = replace(template, blocks=Blocks(template.blocks.design, y, template.c))
         # 2. the sampler
-        state = engine.sweep(model, state._replace(X=X, chain=state.chain._replace(f=f)), 0, iteration)
-        covariance = np.linalg.inv(state.law.precision)
-        out.append((*state.chain.beta, *state.law.mean, *state.law.precision.ravel()[[0, 1, 3]],
+        state = state._replace(chain=state.chain._replace(f=f), unknowns=(entries._replace(X=X),))
+        state = engine.sweep(model, state, 0, iteration)
+        X, law, _ = state.unknowns[0]
+        covariance = np.linalg.inv(law.precision)
+        out.append((*state.chain.beta, *law.mean, *law.precision.ravel()[[0, 1, 3]],
                     covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]),
-                    state.X[3, 0], state.X[1, 1], state.X[2, 0] * state.chain.beta[1]))  # fmt: skip
+                    X[3, 0], X[1, 1], X[2, 0] * state.chain.beta[1]))  # fmt: skip
     return np.array(out)
 
 
-def joint_scores(engine, sweeps):
+def joint_scores(sampler, sweeps):
     """z scores of means and of squares with a known mean under the prior."""
-    draws, df = joint_draws(engine, sweeps), KNOWN.degrees(2)
+    draws, df = joint_draws(sampler, sweeps), KNOWN.degrees(2)
     marginal = KNOWN.spread / (df - 3.0) + KNOWN.mean_scale**2  # variance of a cell
     exact = [0.0] * 5 + [df / KNOWN.spread, 0.0, df / KNOWN.spread] + [0.0] * 4
     scores = [score(column, wanted) for column, wanted in zip(draws.T, exact, strict=True)]
@@ -172,7 +179,7 @@ def joint_scores(engine, sweeps):
 
 
 def test_joint_distribution():
-    scores = joint_scores(MissingGibbs(Gibbs(chains=1, scale_moves=False), KNOWN), 3500)
+    scores = joint_scores(Gibbs(chains=1, scale_moves=False), 3500)
     assert np.abs(scores).max() < LIMIT, scores
 
 
@@ -185,7 +192,7 @@ class StalePredictors(Gibbs):
 
 
 def test_joint_distribution_sees_stale_predictors():
-    scores = joint_scores(MissingGibbs(StalePredictors(chains=1, scale_moves=False), KNOWN), 2500)
+    scores = joint_scores(StalePredictors(chains=1, scale_moves=False), 2500)
     assert np.abs(scores).max() > 1.5 * LIMIT, scores
 
 
@@ -207,10 +214,10 @@ def test_selection_by_lines_equals_the_plain_scan(n, p):
     """The lines keep products of the columns, the scan keeps nothing: inclusion, coefficients and cells agree."""
     model, found = selection_model(n, p), []
     for scan, sweeps in (("lines", 1200), ("plain", 2000)):
-        engine = MissingGibbs(SpikeSlabGibbs(chains=1, warmup=200, scan=scan), CovariatePrior(spread=1.0))
-        states = chain_of(model, engine, sweeps, warmup=210)
+        engine = Chains(SpikeSlabGibbs(chains=1, warmup=200, scan=scan, ladder=()))
+        states = chain_of(unseen(model, CovariatePrior(spread=1.0)), engine, sweeps, warmup=210)
         cells = np.nonzero(np.isnan(model.blocks.design.X))
-        values = [np.append(s.chain.gamma[1:], (*s.chain.beta, *s.X[cells][:3])) for s in states]
+        values = [np.append(s.chain.gamma[1:], (*s.chain.beta, *s.unknowns[0].X[cells][:3])) for s in states]
         batches = np.array(values, dtype=float)[: sweeps // 40 * 40].reshape(40, -1, len(values[0])).mean(axis=1)
         found.append((batches.mean(axis=0), batches.var(axis=0, ddof=1) / 40.0))
     (one, a), (two, b) = found
@@ -219,20 +226,25 @@ def test_selection_by_lines_equals_the_plain_scan(n, p):
 
 def test_columns_kept_by_the_lines_are_those_of_the_sweep():
     """Where rows of X'KX are kept one by one, none survives a change of the cells, and the diagonal is the new one."""
-    model = selection_model(6, 7)
-    engine = MissingGibbs(SpikeSlabGibbs(chains=1, warmup=20))
-    state = chain_of(model, engine, 5, warmup=25)[-1]
-    reference = state.chain.reference
+    model, sampler = selection_model(6, 7), SpikeSlabGibbs(chains=1, warmup=20, ladder=())
+    state = chain_of(unseen(model), Chains(sampler), 5, warmup=25)[-1]
+    assert state.chain.reference.kept
+    X = np.where(np.isnan(model.blocks.design.X), 0.4, model.blocks.design.X)
+    now = replace(model, blocks=model.blocks.redesigned(Dense.plain(X, intercept=True)))
+    reference = sampler.moved(now, state.chain).reference
     assert not reference.kept
-    rows = np.concatenate((np.ones((6, 1)), state.X), axis=1) * (2.0 * model.c * model.y)[:, None]
+    rows = np.concatenate((np.ones((6, 1)), X), axis=1) * (2.0 * model.c * model.y)[:, None]
     np.testing.assert_allclose(reference.diagonal, reference.K @ rows**2, rtol=1e-12)
 
 
 def test_companion_chains_are_left_out():
     """They would count the responses again in the density of the missing cells they share."""
-    engine = MissingGibbs(SpikeSlabGibbs(chains=1, ladder=(0.5,)))
-    assert engine.sampler.ladder == ()
-    assert engine.init(selection_model(6, 7))[0].chain.hot == ()
+    model = selection_model(6, 7)
+    assert SpikeSlabGibbs(chains=1).init(Missing().apply(model, Missing().start(model)))[0].hot != ()
+    settings = Settings(None, draws=4, warmup=4, chains=1)
+    assert _sampler_of(unseen(model), settings).ladder == ()
+    with pytest.raises(ValueError, match=r"unknown engine_options.*ladder"):
+        _sampler_of(unseen(model), replace(settings, options={"ladder": (0.5,)}))
 
 
 @pytest.mark.parametrize("prior", [Ridge(), LaplaceZero(), SpikeSlab()], ids=lambda prior: type(prior).__name__)
@@ -240,9 +252,9 @@ def test_complete_rows_change_nothing(prior):
     """Bit by bit the sampler's own chains."""
     X = np.where(np.isnan(with_holes().blocks.design.X), 0.7, with_holes().blocks.design.X)
     model = build(X, with_holes().y, prior=prior)
-    options = {"chains": 2} | ({"warmup": 5} if isinstance(prior, SpikeSlab) else {})
+    options = {"chains": 2} | ({"warmup": 5, "ladder": ()} if isinstance(prior, SpikeSlab) else {})
     sampler = (selecting_sampler(model.prior) or Gibbs)(**options)
-    one, two = (run(engine, model, max_iter=8).state for engine in (sampler, MissingGibbs(sampler)))
+    one, two = (run(*each, max_iter=8).state for each in ((sampler, model), (Chains(sampler), unseen(model))))
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a.beta, b.chain.beta)
         assert a.loglik == b.loglik
@@ -251,16 +263,16 @@ def test_complete_rows_change_nothing(prior):
 def test_chains_do_not_depend_on_blocks_or_each_other():
     base = with_holes(n=2500, prior=Ridge())
     X = base.blocks.design.X
-    engine = MissingGibbs(LaplaceZeroGibbs(chains=2))
-    models = [build(X, base.y, prior=LaplaceZero(), n_blocks=k, workers=k) for k in (1, 2)]
+    engine = Chains(LaplaceZeroGibbs(chains=2))
+    models = [unseen(build(X, base.y, prior=LaplaceZero(), n_blocks=k, workers=k)) for k in (1, 2)]
     one, two = (run(engine, model, max_iter=4).state for model in models)
     alone = engine.init(models[0])[1]
     for iteration in range(1, 5):
         alone = engine.sweep(models[0], alone, 1, iteration)
     for other in (two[1], alone):
         np.testing.assert_array_equal(one[1].chain.beta, other.chain.beta)
-        np.testing.assert_array_equal(one[1].X, other.X)
-    assert not np.array_equal(one[0].X, one[1].X)
+        np.testing.assert_array_equal(one[1].unknowns[0].X, other.unknowns[0].X)
+    assert not np.array_equal(one[0].unknowns[0].X, one[1].unknowns[0].X)
 
 
 def test_engines_agree_on_real_data():
@@ -269,28 +281,29 @@ def test_engines_agree_on_real_data():
     X, y = columns[::3, :4].copy(), np.where(columns[::3, 4] == 1.0, 1.0, -1.0)
     X[:, 2], X[:, 3] = np.log1p(X[:, 2]), np.log(X[:, 3])
     X = (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0)
-    model = build(X, y, c=0.25, prior=Ridge())
-    states, average = chain_of(model, MissingGibbs(Gibbs(chains=1)), 400, warmup=50), CellAverage()
+    model = unseen(build(X, y, c=0.25, prior=Ridge()))
+    states, average = chain_of(model, Chains(Gibbs(chains=1)), 400, warmup=50), EntryAverage()
     for state in states:
-        average.add(state)
+        average.add(state.unknowns[0])
     draws = np.array([state.chain.beta for state in states])
-    fit = run(Missing(GaussianVI()), model, max_iter=100, tol=1e-8).state
+    fit = run(Alternate(GaussianVI()), model, max_iter=100, tol=1e-8).state
     assert (np.abs(draws.mean(axis=0) - fit.inner.q.mean) < 0.5 * draws.std(axis=0)).all()
-    cells, other = fit.design.cells(), average.imputed()
+    cells, other = fit.unknowns[0].cells(), average.cells()
     apart = (cells.mean - other.mean) / (other.sd / math.sqrt(400))  # in standard errors of the draws
     assert np.sqrt((apart**2).mean()) < 1.5
     assert cells.sd.mean() == pytest.approx(other.sd.mean(), rel=0.03)
-    np.testing.assert_allclose(fit.law.mean, average.law().mean, atol=0.02)
+    np.testing.assert_allclose(fit.unknowns[0].law.mean, average.law.mean, atol=0.02)
 
 
 def test_averages_of_cells_and_law():
     model = with_holes(n=30)
-    states, average = chain_of(model, MissingGibbs(Gibbs(chains=1)), 50), CellAverage()
+    states = [state.unknowns[0] for state in chain_of(unseen(model), Chains(Gibbs(chains=1)), 50)]
+    average = EntryAverage()
     for state in states:
         average.add(state)
-    cells, at = average.imputed(), np.nonzero(np.isnan(model.blocks.design.X))
+    cells, at = average.cells(), np.nonzero(np.isnan(model.blocks.design.X))
     np.testing.assert_array_equal((cells.row, cells.column), at)
     sample = np.array([state.X[at] for state in states])
     np.testing.assert_allclose(cells.mean, sample.mean(axis=0))
     np.testing.assert_allclose(cells.sd, sample.std(axis=0))
-    np.testing.assert_allclose(average.law().precision, np.mean([state.law.precision for state in states], axis=0))
+    np.testing.assert_allclose(average.law.precision, np.mean([state.law.precision for state in states], axis=0))

@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from engine_problems import build
-from missing_problems import COVARIATES, with_holes
+from missing_problems import COVARIATES, unseen, with_holes
 
 from softmargin.core.loop import run
 from softmargin.designs.dense import Dense
+from softmargin.engines.alternate import Alternate
+from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import Gibbs
-from softmargin.engines.sampling.missing import MissingGibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.loo.missing_cavity import missing_cavities
 from softmargin.priors import Ridge
 from softmargin.priors.terms import TermPrior, Terms
-from softmargin.unknowns.missing import Missing
 
 
 def twins():
@@ -34,16 +34,19 @@ def twins():
 @pytest.mark.parametrize("engine", [GaussianVI(), MeanField(), EM()])
 def test_one_group_is_an_intercept(engine):
     plain, grouped = twins()
-    one, other = (run(Missing(engine, COVARIATES), model, max_iter=400, tol=1e-13).state for model in (plain, grouped))
+    both = [unseen(model, COVARIATES) for model in (plain, grouped)]
+    joint = Alternate(engine, mode=isinstance(engine, EM))
+    one, other = (run(joint, model, max_iter=400, tol=1e-13).state for model in both)
     mean, root = engine.coefficients(one.inner)
     order = [1, 2, 3, 0]  # the intercept comes first, the group last
     their_mean, their_root = engine.coefficients(other.inner)
     np.testing.assert_allclose(their_mean, mean[order], rtol=1e-6, atol=1e-6)  # a flat top: 1e-13 of the objective
     if engine.__class__ is not EM:
         np.testing.assert_allclose(their_root @ their_root.T, (root @ root.T)[np.ix_(order, order)], atol=1e-6)
-    np.testing.assert_allclose(other.law.mean, one.law.mean, atol=1e-6)
-    np.testing.assert_allclose(other.law.precision, one.law.precision, rtol=1e-6)
-    for a, b in zip(other.design.cells(), one.design.cells(), strict=True):
+    entries, theirs = one.unknowns[0], other.unknowns[0]
+    np.testing.assert_allclose(theirs.law.mean, entries.law.mean, atol=1e-6)
+    np.testing.assert_allclose(theirs.law.precision, entries.law.precision, rtol=1e-6)
+    for a, b in zip(theirs.cells(), entries.cells(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert other.objective == pytest.approx(one.objective, rel=1e-9)
 
@@ -52,25 +55,25 @@ def test_cavities_of_one_group_are_those_of_an_intercept():
     part = np.ones(40)
     found = []
     for model in twins():
-        state = run(Missing(GaussianVI(), COVARIATES), model, max_iter=400, tol=1e-13).state
+        state = run(Alternate(GaussianVI()), unseen(model, COVARIATES), max_iter=400, tol=1e-13).state
         mean, root = GaussianVI().coefficients(state.inner)
-        inner = state.inner
-        found.append(missing_cavities(state.design, state.law, mean, root, inner.message, inner.f, inner.v, part))
+        inner, (design, law) = state.inner, state.unknowns[0]
+        found.append(missing_cavities(design, law, mean, root, inner.message, inner.f, inner.v, part))
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
 
 
 def test_draws_of_one_group_are_those_of_an_intercept():
     def means(model):
-        engine = MissingGibbs(Gibbs(chains=1), COVARIATES)
+        engine, model = Chains(Gibbs(chains=1)), unseen(model, COVARIATES)
         state, kept = engine.init(model)[0], []
         lead = int(model.blocks.design.intercept)
         for iteration in range(1, 1601):
             state = engine.sweep(model, state, 0, iteration)
             if iteration > 100:
                 beta = np.roll(state.chain.beta, -lead)
-                row, column = state.patterns.of_cells()
-                kept.append([*beta, *state.law.mean, *np.diag(state.law.precision), *state.X[row, column][:5]])
+                X, law, patterns = state.unknowns[0]
+                kept.append([*beta, *law.mean, *np.diag(law.precision), *X[patterns.of_cells()][:5]])
         batches = np.array(kept).reshape(30, 50, -1).mean(axis=1)
         return batches.mean(axis=0), batches.std(axis=0, ddof=1) / np.sqrt(30)
 
@@ -81,10 +84,11 @@ def test_draws_of_one_group_are_those_of_an_intercept():
 def test_complete_columns_are_no_covariates():
     """What the groups are does not enter the model of the covariates."""
     _, grouped = twins()
-    state = run(Missing(GaussianVI(), COVARIATES), grouped, max_iter=20).state
-    assert state.law.mean.shape == (3,)
-    assert state.design.dense.X.shape[1] == 4
-    np.testing.assert_array_equal(state.design.dense.X[:, 3], 1.0)
+    state = run(Alternate(GaussianVI()), unseen(grouped, COVARIATES), max_iter=20).state
+    design, law = state.unknowns[0]
+    assert law.mean.shape == (3,)
+    assert design.dense.X.shape[1] == 4
+    np.testing.assert_array_equal(design.dense.X[:, 3], 1.0)
 
 
 def test_no_groups_change_nothing():

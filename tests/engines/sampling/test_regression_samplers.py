@@ -14,6 +14,8 @@ import pytest
 from engine_problems import build, log_scale_density, normal_logpdf, rows_of
 
 from softmargin.core.loop import run
+from softmargin.engines.alternate import Alternate
+from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import Gibbs
 from softmargin.engines.sampling.hmc.sweeps import SweptHMC
 from softmargin.engines.selection import spike_slab
@@ -23,7 +25,7 @@ from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
 from softmargin.engines.vi.laplace_zero import LaplaceZeroVB
 from softmargin.losses import EpsilonInsensitive, Hinge, Squared
 from softmargin.priors import Bridge, HalfCauchy, Horseshoe, InverseGamma, LaplaceZero, Lasso, Ridge, SpikeSlab
-from softmargin.unknowns.noise import LearnedNoise, Noise, NoisyGibbs
+from softmargin.unknowns.noise import Noise
 
 LIMIT = 4.0
 HYPER = HalfCauchy(1.0)
@@ -36,14 +38,19 @@ def z_score(series, exact, floor=0.0):
     return (series.mean() - exact) / max(batches.std(ddof=1) / math.sqrt(40), floor, 1e-12)
 
 
-def drawn(engine, model, sweeps, warmup=200):
+def drawn(sampler, model, noise, sweeps, warmup=200):
     """States of the first chain after the warm-up."""
+    engine, model = Chains(sampler), model.with_unknowns((noise,))
     state, kept = engine.init(model)[0], []
     for iteration in range(1, warmup + sweeps + 1):
         state = engine.sweep(model, state, 0, iteration)
         if iteration > warmup:
             kept.append(state)
     return kept
+
+
+def level_of(state):
+    return state.unknowns[0].log_level
 
 
 def responses(n, p, loss, seed=3, *, prior, intercept=False, c=1.0):
@@ -108,13 +115,13 @@ def test_squared_loss_equals_enumeration(level):
     model = responses(25, 4, Squared(), prior=prior, intercept=True, c=np.resize([1.0, 2.0, 0.5], 25))
     levels = np.array([math.log(0.8)]) if level else np.linspace(-1.6, 1.4, 121)
     exact, mean = enumerated(model, prior, levels, np.zeros(1) if level else log_scale_density(HYPER, levels))
-    kept = drawn(NoisyGibbs(CollapsedGibbs(chains=1), Noise(HYPER, level)), model, 1500)
+    kept = drawn(CollapsedGibbs(chains=1), model, Noise(HYPER, level), 1500)
     assert 0.2 < exact.min() < exact.max() < 0.95
     for j in range(4):
         assert abs(z_score([state.chain.gamma[j + 1] for state in kept], exact[j])) < LIMIT
         assert abs(z_score([state.inclusion[j + 1] for state in kept], exact[j])) < LIMIT
     if level is None:
-        assert abs(z_score([state.log_level for state in kept], mean)) < LIMIT
+        assert abs(z_score([level_of(state) for state in kept], mean)) < LIMIT
     assert all(not state.beta[1:][~state.chain.gamma[1:]].any() for state in kept[:50])
 
 
@@ -205,12 +212,12 @@ def test_epsilon_loss_equals_quadrature(name, monkeypatch):
     slab = (lambda x: normal_logpdf(x, 0.7)) if prior is SPIKE else (lambda x: laplace_logpdf(x, 0.5))
     exact, level, _ = on_grid(model, slab, 0.4, np.linspace(-2.5, 3.0, 141), np.linspace(-3.0, 3.0, 61))
     assert 0.25 < exact.min() < exact.max() < 0.85
-    kept = drawn(NoisyGibbs(sampler, Noise(HYPER)), model, 2000)
+    kept = drawn(sampler, model, Noise(HYPER), 2000)
     for j in range(2):
         assert abs(z_score([state.chain.gamma[j] for state in kept], exact[j])) < LIMIT
         # the grid on a line is good to a few 1e-4
         assert abs(z_score([state.inclusion[j] for state in kept], exact[j], 3e-4)) < LIMIT
-    assert abs(z_score([state.log_level for state in kept], level)) < LIMIT
+    assert abs(z_score([level_of(state) for state in kept], level)) < LIMIT
 
 
 def test_a_learned_band_equals_quadrature():
@@ -219,11 +226,11 @@ def test_a_learned_band_equals_quadrature():
     model = replace(build(rows_of(model)[:, :1], model.y, prior=SPIKE, intercept=False, seed=4), loss=model.loss)
     l, t = np.linspace(-7.0, 4.0, 121), np.linspace(-11.0, 4.0, 121)
     exact, level, band = on_grid(model, lambda x: normal_logpdf(x, 0.7), 0.4, np.linspace(-2.5, 3.0, 111), l, t)
-    kept = drawn(NoisyGibbs(SpikeSlabGibbs(chains=1, warmup=200), Noise(HYPER, width_prior=HYPER)), model, 2500)
+    kept = drawn(SpikeSlabGibbs(chains=1, warmup=200), model, Noise(HYPER, width_prior=HYPER), 2500)
     assert abs(z_score([state.chain.gamma[0] for state in kept], exact[0])) < LIMIT
     assert abs(z_score([state.inclusion[0] for state in kept], exact[0], 3e-4)) < LIMIT
-    assert abs(z_score([state.log_level for state in kept], level)) < LIMIT
-    assert abs(z_score([math.log(state.loss.epsilon) for state in kept], band)) < LIMIT
+    assert abs(z_score([level_of(state) for state in kept], level)) < LIMIT
+    assert abs(z_score([math.log(state.unknowns[0].loss.epsilon) for state in kept], band)) < LIMIT
 
 
 # --- Hamiltonian chains ---------------------------------------------------------------------------------------
@@ -245,7 +252,7 @@ def test_hamiltonian_chains_equal_quadrature(loss):
     weight = np.exp(density - density.max())
     weight /= weight.sum()
     margin = weight.sum(axis=1)
-    kept = drawn(NoisyGibbs(SweptHMC(chains=1), Noise(HYPER)), model, 1500, warmup=50)
+    kept = drawn(SweptHMC(chains=1), model, Noise(HYPER), 1500, warmup=50)
     draws = np.array([state.beta for state in kept])
     for name, values in {
         "first": lambda b: b[:, 0],
@@ -254,14 +261,14 @@ def test_hamiltonian_chains_equal_quadrature(loss):
         "product": lambda b: b[:, 0] * b[:, 1],
     }.items():
         assert abs(z_score(values(draws), float(margin @ values(grid)))) < LIMIT, name
-    assert abs(z_score([state.log_level for state in kept], float(weight.sum(axis=0) @ l))) < LIMIT
+    assert abs(z_score([level_of(state) for state in kept], float(weight.sum(axis=0) @ l))) < LIMIT
     cross = float(l @ weight.T @ grid[:, 0] ** 2)  # a noise that does not follow the slopes would miss it
-    assert abs(z_score([state.log_level * state.beta[0] ** 2 for state in kept], cross)) < LIMIT
+    assert abs(z_score([level_of(state) * state.beta[0] ** 2 for state in kept], cross)) < LIMIT
 
 
 def test_a_chain_does_not_depend_on_the_others():
-    model = responses(30, 3, EpsilonInsensitive(0.2), prior=Ridge())
-    engine = NoisyGibbs(SweptHMC(chains=2), Noise(HYPER))
+    model = responses(30, 3, EpsilonInsensitive(0.2), prior=Ridge()).with_unknowns((Noise(HYPER),))
+    engine = Chains(SweptHMC(chains=2))
     together, alone = run(engine, model, max_iter=10).state, engine.init(model)[1]
     for iteration in range(1, 11):
         alone = engine.sweep(model, alone, 1, iteration)
@@ -324,18 +331,21 @@ def joint_scores(prior, loss, sampler, sweeps, *, stale=False, draws_from=None, 
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((6, 2))
     band = BAND if hasattr(loss, "with_width") else None
-    engine = NoisyGibbs(sampler, Noise(LEVEL, width_prior=band))
-    model = replace(build(X, X[:, 0] + 0.5 * rng.standard_normal(6), prior=prior, intercept=False, seed=9), loss=loss)
+    engine, noise = Chains(sampler), Noise(LEVEL, width_prior=band)
+    model = build(X, X[:, 0] + 0.5 * rng.standard_normal(6), prior=prior, intercept=False, seed=9)
+    model = replace(model, loss=loss, unknowns=(noise,))
     state, out, other = engine.init(model)[0], [], loss if draws_from is None else draws_from
     for iteration in range(1, sweeps + 1):
-        own = other.with_width(state.loss.width) if band is not None else other
-        y = X @ state.beta + errors(rng, own, state.log_level, 6)
+        noise = state.unknowns[0]
+        own = other.with_width(noise.loss.width) if band is not None else other
+        y = X @ state.beta + errors(rng, own, noise.log_level, 6)
         if not stale:
             blocks = model.blocks.weighted(model.c)
             blocks.y = y
             model = replace(model, blocks=blocks)
         state = engine.sweep(model, state, 0, iteration)
-        out.append(statistics(state.beta, state.prior.values["scale"], state.log_level, state.loss))
+        noise = state.unknowns[0]
+        out.append(statistics(state.beta, state.prior.values["scale"], noise.log_level, noise.loss))
     chain, exact = np.array(out)[sweeps // 20 :], from_prior(rng, prior, loss, 5000)
     scores = []
     for k in range(chain.shape[1]):
@@ -402,7 +412,7 @@ def test_hamiltonian_chains_with_local_precisions_agree_with_gibbs(prior):
     model = responses(25, 3, EpsilonInsensitive(0.25), prior=prior, intercept=True)
     noise = Noise(HYPER, width_prior=HYPER)
     chains = [
-        np.array([[*state.beta, *state.beta**2, state.log_level] for state in drawn(NoisyGibbs(each, noise), model, n)])
+        np.array([[*state.beta, *state.beta**2, level_of(state)] for state in drawn(each, model, noise, n)])
         for each, n in ((Gibbs(chains=1), 1500), (SweptHMC(chains=1), 500))
     ]
     for k in range(chains[0].shape[1]):
@@ -422,9 +432,9 @@ def test_hamiltonian_chains_with_local_precisions_agree_with_gibbs(prior):
 def test_bound_of_the_selecting_approximation():
     """It rises, and equals E[log p - log q] with the averages over noise and errors computed directly."""
     model = responses(40, 4, Squared(), prior=LaplaceZero(0.3, scale=0.5), intercept=True, c=np.resize([1.0, 2.0], 40))
-    outcome = run(LearnedNoise(LaplaceZeroVB(), Noise(HYPER)), model, max_iter=200, tol=1e-12)
+    outcome = run(Alternate(LaplaceZeroVB()), model.with_unknowns((Noise(HYPER),)), max_iter=200, tol=1e-12)
     assert np.diff(outcome.trace).min() > -1e-9
-    state, law = outcome.state.inner, outcome.state.law
+    state, law = outcome.state.inner, outcome.state.unknowns[0].law
     l, spacing = law.points, law.points[1] - law.points[0]
     sizes = float(model.c @ ((model.y - state.f) ** 2 + state.v))
     fit = -0.5 * model.c.sum() * (math.log(2.0 * math.pi) + 2.0 * l) - 0.5 * sizes * np.exp(-2.0 * l)

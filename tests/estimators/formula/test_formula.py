@@ -214,8 +214,10 @@ def test_regression_is_asked_for():
     np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-10)
     np.testing.assert_allclose(model.predict(data.iloc[[4]]), other.predict(X.iloc[[4]]), atol=1e-10)
     np.testing.assert_allclose(model.predict_interval(data[:3]), other.predict_interval(X[:3]), atol=1e-10)
-    with pytest.raises(ValueError, match="BayesianSVR has no group terms"):
-        softmargin.fit("weight ~ time + (1 | patient)", data, estimator=BayesianSVR)
+    grouped = softmargin.fit("weight ~ time + (1 | patient)", data, estimator=BayesianSVR)
+    other = BayesianSVR(random_effects=["patient"]).fit(data[["time", "patient"]], data["weight"])
+    np.testing.assert_allclose(grouped.predict(data), other.predict(data[["time", "patient"]]), atol=1e-10)
+    assert list(grouped.random_effects_) == ["patient"]
     with pytest.raises(ValueError, match="BayesianSVR needs numbers"):
         softmargin.fit("state ~ time", data, estimator=BayesianSVR)
     with pytest.raises(ValueError, match="must be the class BayesianSVC or BayesianSVR"):

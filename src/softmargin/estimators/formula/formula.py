@@ -158,8 +158,6 @@ def _prepared(estimator: Any, made: Terms, response: Response) -> Any:
     for name, (default, _) in _SAID.items():
         if known.get(name, default) is not default:
             _refuse_option(name)
-    if made.effects and "random_effects" not in known:
-        raise ValueError(f"{kind} has no group terms or smooth functions; take them out of {shortened(made.text)!r}.")
     if not isinstance(estimator, BayesianSVC) and response.labels:
         raise ValueError(f"{kind} needs numbers, and the response of {shortened(made.text)!r} has none.")
     effects = {"random_effects": list(made.effects)} if made.effects else {}
