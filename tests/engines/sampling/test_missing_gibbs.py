@@ -54,7 +54,7 @@ def test_cells_have_their_conditional():
     A = rng.standard_normal((3, 5))
     law = CovariateLaw(np.array([0.2, -0.1, 0.4]), A @ A.T)
     chain, entries = state.chain._replace(beta=beta), state.unknowns[0]._replace(law=law)
-    draws = np.array([unknown.draw(Address(model.streams, 0, t), model, entries, chain).X for t in range(4000)])
+    draws = np.array([unknown.draw(Address(model.streams, 0, t), model, entries, chain)[0].X for t in range(4000)])
     X = model.blocks.design.X
     for i in np.flatnonzero(np.isnan(X).any(axis=1)):
         M, O, c = np.flatnonzero(np.isnan(X[i])), np.flatnonzero(~np.isnan(X[i])), model.c[i]
