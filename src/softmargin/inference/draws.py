@@ -40,7 +40,7 @@ def suited(model: Model, usual: Any) -> Any:
     sampler = selecting_sampler(model.prior)
     if sampler is None:
         return usual
-    if all(hasattr(model.loss, name) for name in sampler.needs_loss):
+    if model.loss.offers(*sampler.needs_loss):
         return sampler
     if not hasattr(model.prior, "slab_precision"):
         raise ValueError("a prior with point masses and random effects is for likelihood='hinge'; choose one of them.")

@@ -182,7 +182,7 @@ def _map(model: Model, settings: Settings, first: Fit | None) -> Fit:
 
 def _algorithm(model: Model, settings: Settings) -> str:
     """How the mode is to be found."""
-    convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
+    convex, linear = model.prior.penalty(1.0) is not None, model.loss.margin_slope > 0.0
     algorithm: str = settings.options.get("algorithm", "newton" if convex and linear else "em")
     if algorithm not in ("newton", "em", "anneal"):
         raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
@@ -193,7 +193,7 @@ def _algorithm(model: Model, settings: Settings) -> str:
 
 def _climbed(model: Model, settings: Settings) -> Fit:
     """The mode by EM or annealing; certified where the loss has a margin and the penalty is convex."""
-    convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
+    convex, linear = model.prior.penalty(1.0) is not None, model.loss.margin_slope > 0.0
     anneal = settings.options.get("algorithm") == "anneal"
     outcome = _em(model, settings, anneal, convex or not linear or model.dimension < model.size)
     state = outcome.state

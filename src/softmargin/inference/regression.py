@@ -84,7 +84,7 @@ def _settled(model: Model, noise: Noise, state: NoiseState) -> tuple[Model, Nois
     """The problem with a learned level and band to start from."""
     level, loss = float(state.law.weight) ** (-1.0 / state.loss.noise_power), state.loss
     if noise.width_prior is not None:
-        loss = loss.with_width(noise.within(loss.width))
+        loss = loss.with_band(noise.within(loss.band))
     return replace(model, loss=loss), replace(noise, first=noise.within(level))
 
 

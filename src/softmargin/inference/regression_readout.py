@@ -143,10 +143,10 @@ class RegressionReadout:
 
     def of_noisy_draws(self, model: Model, fit: Any, levels: Array, losses: tuple[Any, ...]) -> HeldOutResponses:
         """Rows left out of draws, their messages those of the average noise."""
-        posterior, power = fit.posterior, model.loss.noise_power  # type: ignore[attr-defined]
+        posterior, power = fit.posterior, model.loss.noise_power
         loss = losses[0]
-        if hasattr(loss, "width"):
-            loss = loss.with_width(float(np.mean([each.width for each in losses])))
+        if loss.band is not None:
+            loss = loss.with_band(float(np.mean([each.band for each in losses])))
         draws = self.units.model(posterior.draws.reshape(-1, posterior.draws.shape[-1]), self.columns.intercept)
         now = at_noise(model, loss, float(np.mean(levels**-power)))
         moments = grouped_cavity(now, draws, posterior.scales, self.part)
@@ -218,7 +218,7 @@ def levels_of_draws(recorded: dict[str, Array], loss: Any, units: Units) -> tupl
     chosen = np.linspace(0, noise.size - 1, min(noise.size, 2 * _NODES)).astype(int)
     losses = (loss,) * len(chosen)
     if "epsilon" in recorded:
-        losses = tuple(loss.with_width(width) for width in recorded["epsilon"].ravel()[chosen] / units.spread)
+        losses = tuple(loss.with_band(band) for band in recorded["epsilon"].ravel()[chosen] / units.spread)
     return noise[chosen], losses
 
 

@@ -7,7 +7,9 @@ from softmargin.losses.hinge import Hinge
 from softmargin.losses.logit import Logit
 from softmargin.losses.noisy_hinge import NoisyHinge
 from softmargin.losses.probit import Probit
+from softmargin.losses.row_loss import RowLoss
 from softmargin.losses.squared import Squared
+from softmargin.rows.loops import scalar
 
 __all__ = [
     "CompleteHinge",
@@ -18,6 +20,8 @@ __all__ = [
     "Message",
     "NoisyHinge",
     "Probit",
+    "RowLoss",
     "Rows",
     "Squared",
+    "scalar",
 ]

@@ -80,7 +80,7 @@ class Recipe:
             return Chosen(self.candidate)
         if not isinstance(self.learning_rate, str):
             return Chosen.given(float(self.learning_rate))
-        return Chosen.given(1.0) if getattr(self.loss, "normalised", False) else None
+        return Chosen.given(1.0) if self.loss.normalised else None
 
     def refit(self, candidate: Candidate, prior: Any = None) -> Recipe:
         """The recipe of a fit that is only compared."""
@@ -160,7 +160,7 @@ class Binary:
     def _probability_given(self, f: Array, v: Array, kind: str) -> Array:
         if kind == "calibrated":
             return self.fit.loo.link.probability(f, v)
-        if kind == "pseudo" and hasattr(self.loss, "box"):
+        if kind == "pseudo" and self.loss.margin_slope > 0.0:
             return pseudo_probability(f, v, self.learning_rate)
         if kind == "pseudo":
             return predictive_probability(self.loss, f, v, self.learning_rate)
@@ -237,7 +237,7 @@ def fit_binary(
         form = {"loss": recipe.loss, "names": recipe.names, "workers": workers, "streams": streams}
         chosen = recipe.decided()
         # a mode alone: its rate is given, not chosen by fits that need more of the rows
-        point = chosen is not None and recipe.inference == "map" and hasattr(recipe.loss, "box")
+        point = chosen is not None and recipe.inference == "map" and recipe.loss.margin_slope > 0.0
         problem = prepare(
             *rows, prior=recipe.prior, solver=recipe.solver, point=point, gaussian=recipe.inference == "vb", **form
         )

@@ -134,11 +134,11 @@ class Noise:
             def density(log_width: float) -> float:
                 if not low < log_width < high:
                     return -math.inf
-                other = loss.with_width(math.exp(log_width))
+                other = loss.with_band(math.exp(log_width))
                 fit = kappa * float(other.loglik(model.y, model.c, f).sum())
                 return fit - N * float(other.log_normalizer(kappa)) + width_prior.log_density(log_width)
 
-            loss = loss.with_width(math.exp(slice_step(rng, density, math.log(loss.width), width=1.0)))
+            loss = loss.with_band(math.exp(slice_step(rng, density, math.log(loss.band), width=1.0)))
         if self.level is None:
             T = -float(loss.loglik(model.y, model.c, f).sum())
             width = 4.0 / (loss.noise_power * math.sqrt(N + 1.0))
@@ -149,7 +149,7 @@ class Noise:
         """A sampler's chain with its noise."""
         kappa = math.exp(-loss.noise_power * l)
         fit = kappa * float(loss.loglik(model.y, model.c, chain.f).sum())
-        noted = {"noise": math.exp(l)} | ({} if self.width_prior is None else {"epsilon": loss.width})
+        noted = {"noise": math.exp(l)} | ({} if self.width_prior is None else {"epsilon": loss.band})
         return NoisyChain(chain, l, loss, fit - float(model.c.sum()) * float(loss.log_normalizer(kappa)), noted)
 
 
@@ -191,7 +191,7 @@ class LearnedNoise:
         return tuple(self.engine.needs_prior)
 
     def init(self, model: Model) -> NoiseState:
-        kappa = math.exp(-model.loss.noise_power * self.noise.start)  # type: ignore[attr-defined]
+        kappa = math.exp(-model.loss.noise_power * self.noise.start)
         inner = self.engine.init(model.with_weight(kappa * model.c))
         return self._learn(model, inner, model.loss)
 
@@ -218,17 +218,17 @@ class LearnedNoise:
         if width_prior is not None:
 
             def value(width: float) -> float:
-                return law(loss.with_width(width)).value + self.noise.log_width_density(width)
+                return law(loss.with_band(width)).value + self.noise.log_width_density(width)
 
             best = self.noise.unit * _largest(lambda x: value(self.noise.unit * x), 1e-9, _WIDEST, 1e-5)
-            loss = loss.with_width(best) if value(best) > value(loss.width) else loss
+            loss = loss.with_band(best) if value(best) > value(loss.band) else loss
         found = law(loss)
         now = at_noise(model, loss, found.weight)
         inner = _seen_by(self.engine, now, inner)
         objective = inner.objective if hasattr(inner, "objective") else inner.bound
         total = objective + found.weight * energy(loss) + found.value  # the level's law has the energy already
         if width_prior is not None:
-            total += self.noise.log_width_density(loss.width)
+            total += self.noise.log_width_density(loss.band)
         return NoiseState(inner, found, loss, total)
 
 
@@ -314,7 +314,7 @@ class NoisyGibbs:
         return tuple(self.gibbs.needs_prior)
 
     def init(self, model: Model) -> tuple[NoisyChain, ...]:
-        kappa = math.exp(-model.loss.noise_power * self.noise.start)  # type: ignore[attr-defined]
+        kappa = math.exp(-model.loss.noise_power * self.noise.start)
         chains = self.gibbs.init(model.with_weight(kappa * model.c))
         return tuple(self.noise.record(model, chain, self.noise.start, model.loss) for chain in chains)
 

@@ -172,7 +172,7 @@ class Mixed(Binary):
         ``intraclass`` is the correlation of two rows of a group in the noise whose sign the response is, where slope
         columns have their mean. Only a likelihood says how large that noise is: the hinge does not.
         """
-        noise = getattr(self.loss, "latent", np.nan)
+        noise = self.loss.latent_variance
         factors = [part for term, part in zip(self.terms, self.components, strict=True) if term.levels is not None]
         total = noise + sum(part.level_variance for part in factors)
         tables = {}
