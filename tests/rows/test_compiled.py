@@ -143,7 +143,7 @@ def _run(code, environment):
 
 USE = """
 from softmargin import BayesianSVC
-from softmargin.losses._arithmetic import mills
+from softmargin.rows.arithmetic import mills
 mills(1.0)
 print(sum(mills.stats.cache_hits.values()))
 """

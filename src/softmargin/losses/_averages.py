@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.losses._arithmetic import exp_negative
+from softmargin.rows.arithmetic import exp_negative
 from softmargin.rows.compiled import njit
 from softmargin.rows.loops import arguments_of, compiled_loop
 

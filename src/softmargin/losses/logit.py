@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from softmargin.losses._arithmetic import exp_negative, log1p_unit
 from softmargin.losses._polya_gamma import polya_gamma
 from softmargin.losses.row_loss import RowLoss
+from softmargin.rows.arithmetic import exp_negative, log1p_unit
 
 __all__ = ["Logit"]
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from softmargin.losses._arithmetic import exp_negative, log1p_unit, mills
+from softmargin.rows.arithmetic import exp_negative, log1p_unit, mills
 from softmargin.rows.compiled import njit
 from softmargin.rows.loops import scalar
 
-__all__ = ["SD_FLOOR", "density_and_mills", "latent_normal", "log_cdf", "log_mills", "positive_part", "tail_draw"]
+__all__ = [
+    "SD_FLOOR",
+    "density_and_mills",
+    "latent_normal",
+    "log_cdf",
+    "log_mills",
+    "positive_part",
+    "tail_draw",
+]
 
 SD_FLOOR = 1e-10  # a predictor is never known better than this, which keeps phi(u/s)/s finite
 _ROOT = 1.0 / math.sqrt(2.0 * math.pi)

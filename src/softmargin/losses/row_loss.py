@@ -162,7 +162,7 @@ def _numbers(kind: Any, loss: Any, rng: Any, size: int) -> Any:
 def _flat(rows: Any) -> tuple[Any, tuple[int, ...]]:
     """Numbers of any kind and shape as flat arrays of one length, and the shape that they have together."""
     rows = np.broadcast_arrays(*[np.asarray(each, dtype=np.float64) for each in rows])
-    return [np.ascontiguousarray(each).ravel() for each in rows], rows[0].shape
+    return [np.array(each).ravel() for each in rows], rows[0].shape
 
 
 def _averages(face: _Face) -> Callable[..., Any]:
