@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
+from softmargin.core.loss import Loss
 from softmargin.core.validation import check_choice, check_finite
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._tables import Summary
@@ -37,13 +38,20 @@ def without_frame(X: Any) -> Any:
     return X.to_numpy(np.float64) if hasattr(X, "to_numpy") and not X.shape[1] else X
 
 
+def named_loss(likelihood: str | Loss, known: Mapping[str, Callable[[], Loss]]) -> tuple[str, Loss]:
+    """The loss that ``likelihood`` says, and its name; a loss that is given has that of its equal, or its own."""
+    if not isinstance(likelihood, Loss):
+        return likelihood, known[likelihood]()
+    return next((name for name, make in known.items() if make() == likelihood), repr(likelihood)), likelihood
+
+
 class LinearMachine(CallbackSupport, BaseEstimator):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
     _missing_allowed = False
     inference: str
-    likelihood: str
+    likelihood: str | Loss
     standardize: bool | str
     n_features_in_: int
 
@@ -56,7 +64,8 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     def _check_run(self, inferences: Iterable[str], likelihoods: Iterable[str]) -> None:
         """Refuse parameters of the run that cannot be."""
         check_choice("inference", self.inference, list(inferences))
-        check_choice("likelihood", self.likelihood, list(likelihoods))
+        if not isinstance(self.likelihood, Loss):
+            check_choice("likelihood", self.likelihood, list(likelihoods))
         check_choice("solver", self.solver, ["auto", *SOLVERS])
         if not isinstance(self.standardize, (bool, np.bool_)) and self.standardize != "auto":
             raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")

@@ -30,14 +30,12 @@ from softmargin.estimators._indicators import Indicators
 from softmargin.estimators._keywords import explained
 from softmargin.estimators._tables import header_of
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.linear import LEVEL, LinearMachine, without_frame
+from softmargin.estimators.linear import LEVEL, LinearMachine, named_loss, without_frame
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
-from softmargin.losses.hinge import Hinge
-from softmargin.losses.logit import Logit
-from softmargin.losses.probit import Probit
+from softmargin.losses import Hinge, Logit, Loss, Probit
 from softmargin.models.build import kept_columns, prior_of
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.classes.schemes import SCHEMES, fit_classes
@@ -70,8 +68,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         "vb" is the best Gaussian approximation, "map" the posterior mode with a certificate, "meanfield" the
         approximation of Luts and Ormerod (2014), "gibbs" exact draws, "hmc" exact draws in much less time, "svi" as
         "vb" by batches of rows, for rows that need not fit into memory (a memory-mapped array).
-    likelihood : {"hinge", "logit", "probit"}, default="hinge"
-        The loss. "logit" and "probit" are genuine likelihoods: logistic and probit regression with these priors.
+    likelihood : {"hinge", "logit", "probit"} or loss object, default="hinge"
+        The loss, or one of your own (``softmargin.losses.RowLoss``). "logit" and "probit" are genuine likelihoods:
+        logistic and probit regression with these priors.
     learning_rate : float or "auto", default="auto"
         Weight of the pseudo-likelihood. 1 is that of the papers; "auto" picks 0.25 or 0.5 by the leave-one-out
         score, which gives better probabilities, or 16 with a narrow prior of fixed scale where columns outnumber
@@ -175,7 +174,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         prior: Any = "ridge",
         inference: str = "vb",
         *,
-        likelihood: str = "hinge",
+        likelihood: str | Loss = "hinge",
         learning_rate: float | str = "auto",
         random_effects: Any = None,
         missing: str = "model",
@@ -297,14 +296,14 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         return self
 
     def _header(self) -> str:
-        return header_of(self._fitted, self.likelihood, self._entropy)
+        return header_of(self._fitted, named_loss(self.likelihood, _LOSSES)[0], self._entropy)
 
     def _says_nothing(self) -> bool:
-        return self.likelihood == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)
+        return named_loss(self.likelihood, _LOSSES)[0] == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)
 
     def _recipe(self, prior: Any, incomplete: bool = False, effects: tuple[Any, ...] = ()) -> Recipe:
         names = getattr(self, "feature_names_in_", None)
-        loss = _LOSSES[self.likelihood]()
+        _, loss = named_loss(self.likelihood, _LOSSES)
         run = self._run_settings()
         ours = self.class_weight is None and self.costs is None  # given weights are the user's decision
         return Recipe(

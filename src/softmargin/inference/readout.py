@@ -156,7 +156,7 @@ class BinaryReadout:
 
     def averager(self, model: Model) -> CavityAverage | None:
         narrow = model.size <= 2000 or hasattr(model.prior, "always")
-        return CavityAverage(model, self.part) if narrow else None
+        return CavityAverage(model, self.part) if narrow and model.loss.offers("draw") else None
 
 
 @dataclass(frozen=True, eq=False)

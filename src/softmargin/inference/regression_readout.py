@@ -126,7 +126,11 @@ class RegressionReadout:
 
     def averager(self, model: Model) -> _NoisyAverage | None:
         """Collects sweeps where draws alone may not do."""
-        return _NoisyAverage(CavityAverage(model, self.part)) if model.size <= _NARROW else None
+        return (
+            _NoisyAverage(CavityAverage(model, self.part))
+            if model.size <= _NARROW and model.loss.offers("draw")
+            else None
+        )
 
     def of_draws(self, model: Model, draws: Array, scale: Array, average: Any) -> Any:
         """The collected sweeps: rows are left out when the noise has been read off too; see ``of_noisy_draws``."""
@@ -223,7 +227,7 @@ def levels_of_draws(recorded: dict[str, Array], loss: Any, units: Units) -> tupl
 
 
 def half_widths(level: float, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:
-    """h with ``P(|f + e| <= h) = level`` for f ~ N(0, v) and noise e averaged over its levels; all are symmetric.
+    """h with ``P(|f + e| <= h) = level`` for f ~ N(0, v) and noise e averaged over its levels.
 
     h depends on the variance alone, so it is found on a grid of variances and interpolated between.
     """
@@ -237,7 +241,7 @@ def half_widths(level: float, v: Array, levels: Array, losses: tuple[Any, ...]) 
         shift = sd[:, None] * nodes
         for nu, loss in zip(levels, losses, strict=True):
             kappa = nu**-loss.noise_power
-            total += (2.0 * loss.noise_cdf(h[:, None] + shift, kappa) - 1.0) @ weights
+            total += (loss.noise_cdf(shift + h[:, None], kappa) - loss.noise_cdf(shift - h[:, None], kappa)) @ weights
         return total / len(losses)
 
     lower, upper = np.zeros(len(sd)), np.full(len(sd), 1.0)
