@@ -15,6 +15,7 @@ from softmargin.losses import (
     NoisyHinge,
     Probit,
     Squared,
+    SquaredHinge,
 )
 from softmargin.priors import Bridge, GroupLasso, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
 from softmargin.solvers import Cholesky, Dual
@@ -34,6 +35,7 @@ def each(parts):
 
 LOSSES = {
     "hinge": LossCase(Hinge(), (-1.0, 1.0)),
+    "squared-hinge": LossCase(SquaredHinge(), (-1.0, 1.0)),
     "logit": LossCase(Logit(), (-1.0, 1.0)),
     "squared": LossCase(Squared(), (-3.0, 0.2)),
     "epsilon": LossCase(EpsilonInsensitive(0.1), (-3.0, 0.2)),

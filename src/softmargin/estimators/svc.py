@@ -35,7 +35,7 @@ from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
-from softmargin.losses import Hinge, Logit, Loss, Probit
+from softmargin.losses import Hinge, Logit, Loss, Probit, SquaredHinge
 from softmargin.models.build import kept_columns, prior_of
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.classes.schemes import SCHEMES, fit_classes
@@ -50,7 +50,7 @@ from softmargin.rows.streams import Streams
 __all__ = ["BayesianSVC"]
 
 _SIGNAL = 0.98  # share of the entropy of the class shares above which the hinge's evidence for a column is not trusted
-_LOSSES: dict[str, Any] = {"hinge": Hinge, "logit": Logit, "probit": Probit}
+_LOSSES: dict[str, Any] = {"hinge": Hinge, "squared-hinge": SquaredHinge, "logit": Logit, "probit": Probit}
 
 
 class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
@@ -68,9 +68,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         "vb" is the best Gaussian approximation, "map" the posterior mode with a certificate, "meanfield" the
         approximation of Luts and Ormerod (2014), "gibbs" exact draws, "hmc" exact draws in much less time, "svi" as
         "vb" by batches of rows, for rows that need not fit into memory (a memory-mapped array).
-    likelihood : {"hinge", "logit", "probit"} or loss object, default="hinge"
+    likelihood : {"hinge", "squared-hinge", "logit", "probit"} or loss object, default="hinge"
         The loss, or one of your own (``softmargin.losses.RowLoss``). "logit" and "probit" are genuine likelihoods:
-        logistic and probit regression with these priors.
+        logistic and probit regression with these priors. "squared-hinge" has no "gibbs".
     learning_rate : float or "auto", default="auto"
         Weight of the pseudo-likelihood. 1 is that of the papers; "auto" picks 0.25 or 0.5 by the leave-one-out
         score, which gives better probabilities, or 16 with a narrow prior of fixed scale where columns outnumber

@@ -9,6 +9,7 @@ from softmargin.losses.noisy_hinge import NoisyHinge
 from softmargin.losses.probit import Probit
 from softmargin.losses.row_loss import RowLoss
 from softmargin.losses.squared import Squared
+from softmargin.losses.squared_hinge import SquaredHinge
 from softmargin.rows.loops import scalar
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "RowLoss",
     "Rows",
     "Squared",
+    "SquaredHinge",
     "scalar",
 ]

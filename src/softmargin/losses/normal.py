@@ -16,6 +16,7 @@ __all__ = [
     "log_cdf",
     "log_mills",
     "positive_part",
+    "positive_square",
     "tail_draw",
 ]
 
@@ -44,6 +45,18 @@ def positive_part(m: float, s: float) -> tuple[float, float, float]:
     height, ratio = density_and_mills(a)
     tail = height * ratio
     return max(m, 0.0) + s * height * (1.0 - a * ratio), (1.0 - tail if t > 0.0 else tail), height / s
+
+
+@scalar
+def positive_square(m: float, s: float) -> tuple[float, float, float]:
+    """``E max(u, 0)^2`` for u ~ N(m, s^2), ``E max(u, 0)`` and ``P(u > 0)``.
+
+    With a = |m|/s the first is ``s^2 phi(a) ((1 + a^2) M(a) - a)`` for m < 0, and ``m^2 + s^2`` less that for m > 0.
+    """
+    mean, share, density = positive_part(m, s)
+    a = min(abs(m) / s, _NOTHING)
+    tail = s * s * (s * density * ((1.0 + a * a) * mills(a) - a))
+    return (m * m + s * s - tail if m > 0.0 else tail), mean, share
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
