@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from softmargin.designs import Dense, Sparse, design_for, standardize
 from softmargin.losses import (
+    Check,
     CompleteHinge,
     EpsilonInsensitive,
     Hinge,
@@ -41,6 +42,7 @@ LOSSES = {
     "epsilon": LossCase(EpsilonInsensitive(0.1), (-3.0, 0.2)),
     "epsilon-zero": LossCase(EpsilonInsensitive(0.0), (0.2,)),
     "epsilon-wide": LossCase(EpsilonInsensitive(2.0), (0.2,)),
+    "check": LossCase(Check(0.8), (-3.0, 0.2)),
     "probit": LossCase(Probit(), (-1.0, 1.0)),
     "noisy-hinge": LossCase(NoisyHinge(), (-1.0, 1.0)),
     "noisy-hinge-0.3": LossCase(NoisyHinge(0.3), (-1.0, 1.0)),

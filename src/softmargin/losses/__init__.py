@@ -1,6 +1,7 @@
 """Losses: what a row says about its linear predictor, as a Gaussian message."""
 
 from softmargin.core.loss import Loss, Message, Rows
+from softmargin.losses.check import Check
 from softmargin.losses.complete_hinge import CompleteHinge
 from softmargin.losses.epsilon import EpsilonInsensitive
 from softmargin.losses.hinge import Hinge
@@ -13,6 +14,7 @@ from softmargin.losses.squared_hinge import SquaredHinge
 from softmargin.rows.loops import scalar
 
 __all__ = [
+    "Check",
     "CompleteHinge",
     "EpsilonInsensitive",
     "Hinge",
