@@ -119,10 +119,25 @@ def _kinks(loss: Loss, response: float, lo: float, hi: float) -> Array:
     return np.array(found, dtype=float)
 
 
+def _bend(loss: Loss, response: float, lo: float, hi: float) -> Array:
+    """Where the score is least a straight line between lo and hi, which may be a jump of its own derivative."""
+    x = np.linspace(lo, hi, 2001)
+    score = loss.score(np.full(2001, response), np.ones(2001), x)
+    k = int(np.argmax(np.abs(np.diff(score, 2))))
+    left, right = x[k], x[k + 2]
+    for _ in range(45):
+        at = np.linspace(left, right, 5)
+        s = loss.score(np.full(5, response), np.ones(5), at)
+        first = abs(s[0] - 2.0 * s[1] + s[2]) >= abs(s[2] - 2.0 * s[3] + s[4])
+        left, right = (left, at[2]) if first else (at[2], right)
+    return np.array([left])
+
+
 def _quadrature(loss: Loss, response: float, f: float, v: float) -> tuple[float, float, float, float]:
     """``E l`` under N(f, v) and its derivatives in f and v, from loglik alone, and the largest ``|l|`` met."""
     s = math.sqrt(v)
-    jumps = (_kinks(loss, response, f - _REACH * s, f + _REACH * s) - f) / s
+    ends = f - _REACH * s, f + _REACH * s
+    jumps = (np.concatenate((_kinks(loss, response, *ends), _bend(loss, response, *ends))) - f) / s
     graded = 2.0 * _REACH * 0.5 ** np.arange(18)
     edges = [np.linspace(-_REACH, _REACH, 39), jumps] + [k + side * graded for k in jumps for side in (-1.0, 1.0)]
     edge = np.unique(np.clip(np.concatenate(edges), -_REACH, _REACH))
@@ -149,7 +164,7 @@ def _check_averages(loss: Loss, response: float, f: float, v: float) -> None:
         _close(loss, "w of gaussian is -E loglik''", w, -2.0 * curve, 1e-7 * (1.0 + abs(curve)) + rounding / v)
     if not loss.offers("expect"):
         return
-    h, k = 1e-4 * math.sqrt(v), 1e-4 * v
+    h, k = 1e-4 * min(math.sqrt(v), 1.0), 1e-4 * v  # a loss may bend within a length of one
     at, spread = f + np.array([-h, h, 0, 0, 0]), v + np.array([0, 0, -k, k, 0])
     W, B, L = loss.expect(np.full(5, response), np.ones(5), at, spread)
     _holds(loss, "w of expect is finite and not negative, b is finite", np.isfinite(W) & (W >= 0) & np.isfinite(B))

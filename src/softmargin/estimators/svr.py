@@ -261,8 +261,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
             raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
         if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
             raise ValueError(f"epsilon must be a number of at least 0 or 'learn'; got {self.epsilon!r}.")
-        given = isinstance(self.likelihood, Loss)
-        if (given or self.likelihood == "squared") and self.epsilon != "learn":
+        if (isinstance(self.likelihood, Loss) or self.likelihood == "squared") and self.epsilon != "learn":
             raise ValueError(
                 f"epsilon={self.epsilon!r} is the band of the epsilon-insensitive loss by name, and "
                 f"likelihood={self.likelihood!r} has its own or none: leave out one of the two."
@@ -284,8 +283,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         prior, level = HalfCauchy(unit), None if isinstance(self.noise, str) else float(self.noise)
         plain, learned = Noise(prior, level, unit=unit), Noise(prior, level, prior, unit)
         if isinstance(self.likelihood, Loss):
-            name, loss = named_loss(self.likelihood, {"squared": Squared})
-            return (Likelihood(name, loss, plain),)
+            return (Likelihood(*named_loss(self.likelihood, {"squared": Squared}), plain),)
         squared = Likelihood("squared", Squared(), plain)
         if not isinstance(self.epsilon, str):
             return (Likelihood("epsilon-insensitive", EpsilonInsensitive(float(self.epsilon)), plain),)

@@ -20,12 +20,9 @@ _EVEN = 4  # widths in a spread up to which even steps are cheaper than pieces
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PIECES = np.linspace(-_REACH, _REACH, 9)
 _LEVELS = 48  # most pieces on either side of a bend: they grow by four from its width on
+_BENDS = 4  # of a loss at most
+_MOST = len(_NODES) * (len(_PIECES) + _BENDS * (2 * _LEVELS + 1))  # nodes
 _ROOT = 1.0 / math.sqrt(2.0 * math.pi)
-
-
-@njit(inline="always")
-def _mass(z: float) -> float:
-    return _ROOT * exp_negative(-0.5 * z * z)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -35,40 +32,49 @@ def nodes(f: float, s: float, places: Any, width: float, edge: Any, z: Any, mass
     Up to a few widths in a spread steps are even; beyond, there are even pieces and pieces that shrink by four towards
     each bend, with Gauss-Legendre nodes in each.
     """
+    if len(places) > _BENDS:
+        raise ValueError("a loss may bend at four places at most")
+    count = 0
     if s <= _EVEN * width:
         count = _STEPS * max(math.ceil(s / width), 1) + 1
         step = 2.0 * _REACH / (count - 1)
         for k in range(count):
-            z[k] = k * step - _REACH
-            mass[k] = step * _mass(z[k])
-        return count
+            z[k], mass[k] = k * step - _REACH, step * _ROOT
+    else:
+        edges = _edges(f, s, places, width, edge)
+        for k in range(edges - 1):
+            half = 0.5 * (edge[k + 1] - edge[k])
+            if half > 0.0:
+                for j in range(len(_NODES)):
+                    z[count + j], mass[count + j] = edge[k] + half + half * _NODES[j], half * _WEIGHTS[j] * _ROOT
+                count += len(_NODES)
+    for k in range(count):
+        mass[k] *= exp_negative(-0.5 * z[k] * z[k])
+    return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _edges(f: float, s: float, places: Any, width: float, edge: Any) -> int:
+    """Ends of the pieces in increasing order, written into edge; returns their number."""
     h, levels, edges = width / s, 1, len(_PIECES)
     for k in range(edges):
         edge[k] = _PIECES[k]
     while levels < _LEVELS and h * 4.0 ** (levels - 1) < 2.0 * _REACH:
         levels += 1
     for place in places:
-        t = (place - f) / s
+        t, reach = (place - f) / s, h
         edge[edges] = t
         edges += 1
-        for level in range(levels):
-            edge[edges], edge[edges + 1] = t - h * 4.0**level, t + h * 4.0**level
-            edges += 2
-    for k in range(edges):  # into increasing order, by insertion
+        for _ in range(levels):
+            edge[edges], edge[edges + 1] = t - reach, t + reach
+            edges, reach = edges + 2, 4.0 * reach
+    for k in range(edges):  # by insertion
         here, j = min(max(edge[k], -_REACH), _REACH), k
         while j > 0 and edge[j - 1] > here:
             edge[j] = edge[j - 1]
             j -= 1
         edge[j] = here
-    count = 0
-    for k in range(edges - 1):
-        half = 0.5 * (edge[k + 1] - edge[k])
-        if half > 0.0:
-            for j in range(len(_NODES)):
-                z[count + j] = edge[k] + half + half * _NODES[j]
-                mass[count + j] = half * _WEIGHTS[j] * _mass(z[count + j])
-            count += len(_NODES)
-    return count
+    return edges
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
@@ -89,39 +95,36 @@ def average_loop(name: str, derivatives: FunctionType, bends: FunctionType) -> t
     """
     names = [each for each in (*arguments_of(derivatives), *arguments_of(bends)) if each not in ("y", "f")]
     given = ("y", "c", "f", "v", *dict.fromkeys(names))
-    here = ["y[i]" if each == "y" else each for each in arguments_of(bends)]
-    there = [{"y": "y[i]", "f": "f[i] + s * z[k]"}.get(each, each) for each in arguments_of(derivatives)]
+    at = {"y": "y[_i]", "f": "f[_i] + _s * _z[_k]"}
+    bent, there = (", ".join(at.get(each, each) for each in arguments_of(formula)) for formula in (bends, derivatives))
+    # names of its own begin with an underscore: those of parameters are the author's
     source = f"""
-def loop({", ".join(given)}, out0, out1, out2):
-    if len(out0) == 0:
-        return
-    places, width = bends({", ".join("y[0]" if each == "y" else each for each in arguments_of(bends))})
-    edge = empty(rough + len(places) * (2 * levels + 1))
-    z, mass, level, slope, curve = empty(fine * len(edge)), empty(fine * len(edge)), empty(fine * len(edge)), empty(
-        fine * len(edge)), empty(fine * len(edge))
-    for i in range(len(out0)):
-        places, width = bends({", ".join(here)})
-        s = sqrt(v[i])
-        count = nodes(f[i], s, places, width, edge, z, mass)
-        for k in range(count):
-            level[k], slope[k], curve[k] = derivatives({", ".join(there)})
-        w = c[i] * weighted(mass, curve, count)
-        out0[i], out1[i] = w, c[i] * weighted(mass, slope, count) + w * f[i]
-        out2[i] = c[i] * weighted(mass, level, count)
+def loop({", ".join(given)}, _out0, _out1, _out2):
+    _work = _empty((5, _most))
+    _z, _mass, _edge, _level, _slope, _curve = _work[0], _work[1], _empty(_most), _work[2], _work[3], _work[4]
+    for _i in range(len(_out0)):
+        _places, _width = _bends({bent})
+        _s = _sqrt(v[_i])
+        _count = _nodes(f[_i], _s, _places, _width, _edge, _z, _mass)
+        for _k in range(_count):
+            _level[_k], _slope[_k], _curve[_k] = _derivatives({there})
+        _w = c[_i] * _weighted(_mass, _curve, _count)
+        _out0[_i], _out1[_i] = _w, c[_i] * _weighted(_mass, _slope, _count) + _w * f[_i]
+        _out2[_i] = c[_i] * _weighted(_mass, _level, _count)
 """
-    known: dict[str, Any] = {"nodes": nodes, "weighted": weighted, "empty": np.empty, "sqrt": math.sqrt}
-    known |= {"rough": len(_PIECES), "fine": len(_NODES), "levels": _LEVELS}
-    return given, compiled_loop(name, source, {"derivatives": derivatives, "bends": bends}, known, inline=True)
+    known: dict[str, Any] = {"_nodes": nodes, "_weighted": weighted, "_empty": np.empty, "_sqrt": math.sqrt}
+    known |= {"_most": _MOST}
+    return given, compiled_loop(name, source, {"_derivatives": derivatives, "_bends": bends}, known, inline=True)
 
 
 def derivative_loop(name: str, derivatives: FunctionType, order: int) -> tuple[tuple[str, ...], Any]:
     """Arguments and loop of the weighted loss (order 0) or of its derivative (order 1)."""
     names = arguments_of(derivatives)
-    there = [f"{each}[i]" if each in ("y", "f") else each for each in names]
+    there = [f"{each}[_i]" if each in ("y", "f") else each for each in names]
     source = f"""
-def loop(c, {", ".join(names)}, out0):
-    for i in range(len(out0)):
-        answer = derivatives({", ".join(there)})
-        out0[i] = c[i] * answer[{order}]
+def loop(c, {", ".join(names)}, _out0):
+    for _i in range(len(_out0)):
+        _answer = _derivatives({", ".join(there)})
+        _out0[_i] = c[_i] * _answer[{order}]
 """
-    return ("c", *names), compiled_loop(name, source, {"derivatives": derivatives}, inline=True)
+    return ("c", *names), compiled_loop(name, source, {"_derivatives": derivatives}, inline=True)

@@ -35,14 +35,14 @@ def row_loop(name: str, formula: FunctionType, per_row: Sequence[str], results: 
     for the results. A formula of a generator, which loops until it accepts, is called and not inlined.
     """
     names = arguments_of(formula)
-    given = ", ".join(f"{each}[i]" if each in per_row else each for each in names)
-    out = [f"out{k}" for k in range(results)]
+    given = ", ".join(f"{each}[_i]" if each in per_row else each for each in names)
+    out = [f"_out{k}" for k in range(results)]
     source = (
         f"def loop({', '.join((*names, *out))}):\n"
-        f"    for i in range(len(out0)):\n"
-        f"        {', '.join(f'{each}[i]' for each in out)} = formula({given})\n"
+        f"    for _i in range(len(_out0)):\n"
+        f"        {', '.join(f'{each}[_i]' for each in out)} = _formula({given})\n"
     )
-    return compiled_loop(name, source, {"formula": formula}, inline="rng" not in names)
+    return compiled_loop(name, source, {"_formula": formula}, inline="rng" not in names)
 
 
 def compiled_loop(
