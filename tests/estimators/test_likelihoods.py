@@ -148,8 +148,10 @@ class Softplus(RowLoss):
 
     @staticmethod
     def derivatives(y, f, slope):
-        p = 1.0 / (1.0 + math.exp(slope * y * f))
-        return math.log1p(-p), slope * y * p, slope * slope * p * (1.0 - p)
+        t = slope * y * f
+        small = math.exp(-abs(t))
+        p = (small if t > 0.0 else 1.0) / (1.0 + small)
+        return min(t, 0.0) - math.log1p(small), slope * y * p, slope * slope * p * (1.0 - p)
 
     @staticmethod
     def bends(y, slope):

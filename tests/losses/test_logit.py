@@ -31,6 +31,14 @@ def test_loglik_score_and_messages_by_hand():
     assert bound[2] == pytest.approx(0.5 * (-math.log1p(math.exp(-xi)) + (-2.0 - xi) / 2.0))
 
 
+def test_the_averaged_weight_is_right_to_rounding():
+    """Near zero too, and where the series ends."""
+    xi = np.concatenate(([0.0], np.logspace(-160, 3, 500), [0.1 - 1e-12, 0.1, 0.1 + 1e-12]))
+    one = np.ones(len(xi))
+    safe = np.maximum(xi, 1e-8)
+    np.testing.assert_allclose(Logit().expect(one, one, xi, 0.0 * one).w, 0.5 * np.tanh(0.5 * safe) / safe, rtol=1e-14)
+
+
 def moments(h, z):
     """Mean and variance of PG(h, z)."""
     if z < 1e-3:
