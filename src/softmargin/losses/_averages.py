@@ -114,7 +114,7 @@ def loop({", ".join(given)}, _out0, _out1, _out2):
 """
     known: dict[str, Any] = {"_nodes": nodes, "_weighted": weighted, "_empty": np.empty, "_sqrt": math.sqrt}
     known |= {"_most": _MOST}
-    return given, compiled_loop(name, source, {"_derivatives": derivatives, "_bends": bends}, known, inline=True)
+    return given, compiled_loop(name, source, {"_derivatives": derivatives, "_bends": bends}, known)
 
 
 def derivative_loop(name: str, derivatives: FunctionType, order: int) -> tuple[tuple[str, ...], Any]:
@@ -127,4 +127,4 @@ def loop(c, {", ".join(names)}, _out0):
         _answer = _derivatives({", ".join(there)})
         _out0[_i] = c[_i] * _answer[{order}]
 """
-    return ("c", *names), compiled_loop(name, source, {"_derivatives": derivatives}, inline=True)
+    return ("c", *names), compiled_loop(name, source, {"_derivatives": derivatives})

@@ -32,7 +32,7 @@ def row_loop(name: str, formula: FunctionType, per_row: Sequence[str], results: 
     """The loop that calls a formula for every row and writes its results into as many arrays.
 
     It takes the arguments of the formula, those ``per_row`` as arrays and the others as they are, and then the arrays
-    for the results. A formula of a generator, which loops until it accepts, is called and not inlined.
+    for the results.
     """
     names = arguments_of(formula)
     given = ", ".join(f"{each}[_i]" if each in per_row else each for each in names)
@@ -42,7 +42,7 @@ def row_loop(name: str, formula: FunctionType, per_row: Sequence[str], results: 
         f"    for _i in range(len(_out0)):\n"
         f"        {', '.join(f'{each}[_i]' for each in out)} = _formula({given})\n"
     )
-    return compiled_loop(name, source, {"_formula": formula}, inline="rng" not in names)
+    return compiled_loop(name, source, {"_formula": formula})
 
 
 def compiled_loop(
@@ -50,8 +50,6 @@ def compiled_loop(
     source: str,
     formulas: Mapping[str, FunctionType],
     known: Mapping[str, Any] | None = None,
-    *,
-    inline: bool,
 ) -> Any:
     """The function ``loop`` of a source text that calls formulas, and other things that are ``known`` to it.
 
@@ -60,12 +58,11 @@ def compiled_loop(
     """
     first = next(iter(formulas.values()))
     path = inspect.getfile(first)
-    kind: dict[str, Any] = {"inline": "always"} if inline else {}
     scope: dict[str, Any] = dict(known or {})
     key = [name, source, *(_digest(each) for each in scope.values())]
     for label, formula in formulas.items():
         key.append(_digest(formula))
-        scope[label] = njit(nogil=True, **_OPTIONS, **kind)(formula)
+        scope[label] = scalar(formula)
     exec(compile(source, path, "exec"), scope)
     loop = scope["loop"]
     loop.__module__, loop.__qualname__ = first.__module__, name
