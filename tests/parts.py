@@ -7,7 +7,17 @@ import pytest
 import scipy.sparse as sp
 
 from softmargin.designs import Dense, Sparse, design_for, standardize
-from softmargin.losses import CompleteHinge, EpsilonInsensitive, Hinge, Logit, NoisyHinge, Probit, Squared
+from softmargin.losses import (
+    Check,
+    CompleteHinge,
+    EpsilonInsensitive,
+    Hinge,
+    Logit,
+    NoisyHinge,
+    Probit,
+    Squared,
+    SquaredHinge,
+)
 from softmargin.priors import Bridge, GroupLasso, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
 from softmargin.solvers import Cholesky, Dual
 
@@ -26,15 +36,13 @@ def each(parts):
 
 LOSSES = {
     "hinge": LossCase(Hinge(), (-1.0, 1.0)),
+    "squared-hinge": LossCase(SquaredHinge(), (-1.0, 1.0)),
     "logit": LossCase(Logit(), (-1.0, 1.0)),
     "squared": LossCase(Squared(), (-3.0, 0.2)),
     "epsilon": LossCase(EpsilonInsensitive(0.1), (-3.0, 0.2)),
     "epsilon-zero": LossCase(EpsilonInsensitive(0.0), (0.2,)),
     "epsilon-wide": LossCase(EpsilonInsensitive(2.0), (0.2,)),
-}
-
-# losses with a normal latent, whose draws need whole weights: tests/losses/test_latent_normal.py
-LATENT_NORMAL = {
+    "check": LossCase(Check(0.8), (-3.0, 0.2)),
     "probit": LossCase(Probit(), (-1.0, 1.0)),
     "noisy-hinge": LossCase(NoisyHinge(), (-1.0, 1.0)),
     "noisy-hinge-0.3": LossCase(NoisyHinge(0.3), (-1.0, 1.0)),

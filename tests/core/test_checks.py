@@ -11,7 +11,7 @@ from parts import DESIGNS, LOSSES, PRIORS, SOLVERS, each
 from softmargin import checks
 from softmargin.checks import check_design, check_loss, check_prior, check_solver
 from softmargin.designs import Dense
-from softmargin.losses import Hinge, Message, Rows
+from softmargin.losses import Hinge, Loss, Message, Rows
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 from softmargin.priors.ridge import BoundRidge
 from softmargin.solvers import Coordinates, Dual
@@ -46,7 +46,7 @@ def test_examples_run():
 
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(Loss):
     """Smooth and without a latent: -c (y - f)^2 / 2, times a factor in its curvature that should be one."""
 
     factor: float = 1.0

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy import integrate, optimize
 from scipy.special import expit, log_ndtr, ndtr
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from softmargin import BayesianSVC
+from softmargin import BayesianSVC, BayesianSVR
+from softmargin.losses import Check, EpsilonInsensitive, Hinge, Logit, NoisyHinge, RowLoss, SquaredHinge
 from softmargin.priors import Lasso, Ridge, SpikeSlab
 
 LOG = {"logit": lambda m: -np.logaddexp(0.0, -m), "probit": log_ndtr}
@@ -105,7 +109,7 @@ def test_what_is_for_the_hinge_says_so():
         BayesianSVC(inference="gibbs", likelihood="probit", class_weight={0: 1.0, 1: 0.7}).fit(X, y)
     with pytest.raises(ValueError, match="is for likelihood='hinge'"):
         BayesianSVC(likelihood="logit", multi_class="sum-to-zero").fit(*load_iris(return_X_y=True))
-    with pytest.raises(TypeError, match="box"):
+    with pytest.raises(TypeError, match="margin_slope"):
         BayesianSVC(inference="map", likelihood="logit", engine_options={"algorithm": "newton"}).fit(X, y)
 
 
@@ -130,3 +134,70 @@ def test_selection_by_enumeration(likelihood):
     ).fit(X, y)  # fmt: skip
     assert (np.abs(model.inclusion_ - exact) < 4.0 * model.inclusion_error_).all()
     assert (model.inclusion_error_ < 0.01).all()
+
+
+@dataclass(frozen=True)
+class Softplus(RowLoss):
+    """The logit as a user would write it, with a slope of its own."""
+
+    slope: float = 1.0
+
+    normalised = True
+
+    @staticmethod
+    def derivatives(y, f, slope):
+        t = slope * y * f
+        small = math.exp(-abs(t))
+        p = (small if t > 0.0 else 1.0) / (1.0 + small)
+        return min(t, 0.0) - math.log1p(small), slope * y * p, slope * slope * p * (1.0 - p)
+
+    @staticmethod
+    def bends(y, slope):
+        return (0.0,), 1.0 / slope
+
+    @staticmethod
+    def expect(y, c, f, v, slope):
+        xi = max(math.sqrt(f * f + v), 1e-8)
+        w = 0.5 * c * slope * math.tanh(0.5 * slope * xi) / xi
+        return w, 0.5 * c * slope * y, c * (0.5 * slope * (y * f - xi) - math.log1p(math.exp(-slope * xi)))
+
+
+@pytest.mark.parametrize("inference", ["vb", "map", "meanfield", "hmc"])
+def test_a_users_loss_fits_as_the_librarys(inference):
+    X, y = overlapping()
+    run = {"draws": 50, "chains": 1, "random_state": 0}
+    own = BayesianSVC(Ridge(scale=0.5), inference, likelihood=Softplus(), **run).fit(X, y)
+    named = BayesianSVC(Ridge(scale=0.5), inference, likelihood="logit", **run).fit(X, y)
+    np.testing.assert_allclose(own.coef_, named.coef_, rtol=1e-6)
+    np.testing.assert_allclose(own.predict_proba(X), named.predict_proba(X), atol=1e-6)
+    assert own.learning_rate_ == 1.0
+    if inference == "vb":
+        assert own.summary().header.startswith("Softplus(slope=1.0)")
+
+
+def test_loss_objects_are_parameters_like_others():
+    X, y = overlapping(40)
+    model = BayesianSVC(likelihood=Softplus(2.0))
+    assert clone(model).likelihood == Softplus(2.0)
+    assert model.get_params()["likelihood__slope"] == 2.0
+    assert BayesianSVC(likelihood=Hinge()).fit(X, y).summary().header.startswith("hinge, ")
+    given, named = (BayesianSVC(likelihood=loss).fit(X, y) for loss in (Logit(), "logit"))
+    np.testing.assert_array_equal(given.coef_, named.coef_)
+    band = BayesianSVR(likelihood=EpsilonInsensitive(0.2), standardize=False).fit(X, X[:, 0] + 0.3 * y)
+    assert band.epsilon_ == pytest.approx(0.2)
+
+
+def test_losses_that_do_not_go_say_why():
+    X, y = overlapping(40)
+    with pytest.raises(ValueError, match=r"unknown likelihood <class .*Hinge'>; choose one of 'hinge', 'squared"):
+        BayesianSVC(likelihood=Hinge).fit(X, y)
+    with pytest.raises(ValueError, match=r"likelihood=SquaredHinge\(\) is no density of y .* Check have them"):
+        BayesianSVR(likelihood=SquaredHinge()).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"epsilon=0.1 .* likelihood=Check\(quantile=0.9\) has its own or none"):
+        BayesianSVR(likelihood=Check(0.9), epsilon=0.1).fit(X, X[:, 0])
+    with pytest.raises(TypeError, match="needs a loss with 'gaussian', which NoGaussian does not have"):
+        BayesianSVC(likelihood=NoGaussian()).fit(X, y)
+
+
+class NoGaussian(NoisyHinge):
+    gaussian = None

@@ -15,7 +15,7 @@ from softmargin.rows import compiled
 
 PACKAGE = Path(softmargin.__file__).parent
 SOURCE = """
-from softmargin.execution.compiled import njit
+from softmargin.rows.compiled import njit
 
 @njit(cache=True, nogil=True)
 def twice(x):
@@ -143,7 +143,7 @@ def _run(code, environment):
 
 USE = """
 from softmargin import BayesianSVC
-from softmargin.losses.fast_normal import mills
+from softmargin.rows.arithmetic import mills
 mills(1.0)
 print(sum(mills.stats.cache_hits.values()))
 """

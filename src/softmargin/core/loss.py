@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
-
-import numpy as np
+import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmargin.core.array import Array
 
@@ -34,31 +35,80 @@ class Pieces(NamedTuple):
     width: float  # of predictors over which a kink may be smoothed
 
 
-@runtime_checkable
-class Loss(Protocol):
+class Loss:
     """A pseudo log likelihood ``l(y, f)`` times a weight ``c`` per row, and its two Gaussian faces.
 
-    All arrays have one entry a row: ``y`` the response, ``c`` the weight, ``f`` the mean and ``v`` the variance of
-    the linear predictor. A loss leaves out a face that it does not have; engines say which ones they need.
+    All arrays have one entry per row: ``y`` the response, ``c`` the weight, ``f`` the mean and ``v`` the variance of
+    the linear predictor. Its faces are
 
-    A loss for regression also has ``log_normalizer(kappa)``, the log of the integral of ``exp(kappa l)`` over y;
-    ``noise_cdf(e, kappa)``, the distribution function of ``y - f``; ``log_predictive(e, v, kappa)``, the log density of
-    ``y - E f`` for f with the variance v; and ``noise_power``, the power with which a noise level enters the weight,
-    ``kappa = level^-noise_power``. One with a band has ``width`` and ``with_width``. A loss that is a sum of hinges
-    has ``pieces(y, c)``.
+    - ``loglik(y, c, f)``: ``c l(y, f)`` of each row, and ``score(y, c, f)``: its derivative in f;
+    - ``expect(y, c, f, v)``: the message with the latent averaged over its optimal density under f ~ N(f, v), and the
+      bound; v = 0 is the E-step of EM;
+    - ``gaussian(y, c, f, v)``: exact averages under f ~ N(f, v), ``w = -E l''``, ``b = E l' + w f``, ``bound = E l``;
+    - ``draw(rng, y, c, f)``: the message of a draw of the latent given f;
+    - ``pieces(y, c)`` where the loss is a sum of hinges;
+    - for regression ``log_normalizer(kappa)``, ``noise_cdf(e, kappa)`` and ``log_predictive(e, v, kappa)``.
+
+    A loss leaves out a face that it does not have; engines say which ones they need, and ``offers`` says what is there.
+    What a loss *is* has a value here that holds unless the loss says otherwise.
+
+    A loss written as scalar formulas of one row derives from ``softmargin.losses.RowLoss``, which makes the faces.
+
+    Attributes
+    ----------
+    normalised : bool
+        Whether ``exp l`` sums to one over the responses: a genuine likelihood, whose learning rate is 1.
+    latent_variance : float
+        Variance of the noise whose sign the response is; not a number where there is no such noise.
+    whole_weights : bool
+        Whether ``draw`` takes a row of weight c as c copies of it, so that weights must be whole numbers.
+    margin_slope : float
+        k of a loss ``-k max(1 - y f, 0)``, which has a dual problem with a box; 0 for every other loss.
+    noise_power : float
+        Power with which a noise level enters the weight, ``kappa = level^-noise_power``; 0 without a noise level.
+    band : float or None
+        Half width of the band in which errors cost nothing, for a loss that has one, which ``with_band`` changes.
     """
 
-    def loglik(self, y: Array, c: Array, f: Array) -> Array:
-        """``c l(y, f)``."""
+    normalised: bool = False
+    latent_variance: float = math.nan
+    whole_weights: bool = False
+    margin_slope: float = 0.0
+    noise_power: float = 0.0
 
-    def score(self, y: Array, c: Array, f: Array) -> Array:
-        """Derivative of ``loglik`` in f."""
+    @property
+    def band(self) -> float | None:
+        return None
 
-    def expect(self, y: Array, c: Array, f: Array, v: Array) -> Message:
-        """Latent averaged over its optimal density under f ~ N(f, v); v = 0 is the E-step of EM."""
+    def offers(self, *names: str) -> bool:
+        """Whether the loss has all of these faces or abilities."""
+        return all(getattr(self, name, None) for name in names)
 
-    def gaussian(self, y: Array, c: Array, f: Array, v: Array) -> Message:
-        """Exact averages under f ~ N(f, v): ``w = -E l''``, ``b = E l' + w f``, ``bound = E l``."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of the loss by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} if is_dataclass(self) else {}
 
-    def draw(self, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
-        """A draw of the latent given f."""
+    if TYPE_CHECKING:  # there at run time only where a loss has them
+        loglik: Callable[..., Any]  # (y, c, f) -> c l(y, f)
+        score: Callable[..., Any]  # (y, c, f) -> its derivative in f
+        expect: Callable[..., Any]  # (y, c, f, v) -> Message
+        gaussian: Callable[..., Any]  # (y, c, f, v) -> Message
+        draw: Callable[..., Any]  # (rng, y, c, f) -> Rows
+
+        def pieces(self, y: Array, c: Array) -> Pieces:
+            """The loss as a sum of hinges of slope 2."""
+
+        def log_normalizer(self, kappa: Any) -> Any:
+            """Of a loss for regression: the log of the integral of ``exp(kappa l(y, f))`` over y."""
+
+        def noise_cdf(self, e: Array, kappa: Any) -> Array:
+            """The distribution function of ``y - f`` at weights ``kappa``."""
+
+        def noise_variance(self, kappa: float) -> float:
+            """The variance of ``y - f`` at weight ``kappa``."""
+
+        def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
+            """The log density of y at ``e = y - E f`` for f ~ N(E f, v)."""
+
+        def with_band(self, band: float) -> Loss:
+            """The same loss with another band."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
+from softmargin.core.loss import Loss
 from softmargin.core.validation import check_choice, check_finite
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._tables import Summary
@@ -23,7 +24,7 @@ from softmargin.models.two_class import Recipe
 from softmargin.posterior import diagnostics
 from softmargin.rows.streams import Streams
 
-__all__ = ["LinearMachine", "check_level"]
+__all__ = ["LinearMachine", "check_level", "named_loss"]
 
 _LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
 
@@ -34,12 +35,19 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must be between 0 and 1, as in 0.95; got {level!r}.")
 
 
+def named_loss(likelihood: str | Loss, known: Mapping[str, Callable[[], Loss]]) -> tuple[str, Loss]:
+    """The loss that ``likelihood`` says, and its name; a loss that is given has that of its equal, or its own."""
+    if not isinstance(likelihood, Loss):
+        return likelihood, known[likelihood]()
+    return next((name for name, make in known.items() if make() == likelihood), repr(likelihood)), likelihood
+
+
 class LinearMachine(CallbackSupport, BaseEstimator):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
     inference: str
-    likelihood: str
+    likelihood: str | Loss
     standardize: bool | str
     n_features_in_: int
 
@@ -52,7 +60,8 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     def _check_run(self, inferences: Iterable[str], likelihoods: Iterable[str]) -> None:
         """Refuse parameters of the run that cannot be."""
         check_choice("inference", self.inference, list(inferences))
-        check_choice("likelihood", self.likelihood, list(likelihoods))
+        if not isinstance(self.likelihood, Loss):
+            check_choice("likelihood", self.likelihood, list(likelihoods))
         check_choice("solver", self.solver, ["auto", *SOLVERS])
         if not isinstance(self.standardize, (bool, np.bool_)) and self.standardize != "auto":
             raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")

@@ -24,14 +24,12 @@ from softmargin.estimators._keywords import explained
 from softmargin.estimators._tables import header_of
 from softmargin.estimators._training import Training, training_rows
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.linear import LinearMachine
+from softmargin.estimators.linear import LinearMachine, named_loss
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
-from softmargin.losses.hinge import Hinge
-from softmargin.losses.logit import Logit
-from softmargin.losses.probit import Probit
+from softmargin.losses import Hinge, Logit, Loss, Probit, SquaredHinge
 from softmargin.models.build import prior_of
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.classes.schemes import SCHEMES, fit_classes
@@ -45,7 +43,7 @@ from softmargin.rows.streams import Streams
 __all__ = ["BayesianSVC"]
 
 _SIGNAL = 0.98  # share of the entropy of the class shares above which the hinge's evidence for a column is not trusted
-_LOSSES: dict[str, Any] = {"hinge": Hinge, "logit": Logit, "probit": Probit}
+_LOSSES: dict[str, Any] = {"hinge": Hinge, "squared-hinge": SquaredHinge, "logit": Logit, "probit": Probit}
 
 
 class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
@@ -63,8 +61,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         "vb" is the best Gaussian approximation, "map" the posterior mode with a certificate, "meanfield" the
         approximation of Luts and Ormerod (2014), "gibbs" exact draws, "hmc" exact draws in much less time, "svi" as
         "vb" by batches of rows, for rows that need not fit into memory (a memory-mapped array).
-    likelihood : {"hinge", "logit", "probit"}, default="hinge"
-        The loss. "logit" and "probit" are genuine likelihoods: logistic and probit regression with these priors.
+    likelihood : {"hinge", "squared-hinge", "logit", "probit"} or loss object, default="hinge"
+        The loss, or one of your own (``softmargin.losses.RowLoss``). "logit" and "probit" are genuine likelihoods:
+        logistic and probit regression with these priors. "squared-hinge" has no "gibbs".
     learning_rate : float or "auto", default="auto"
         Weight of the pseudo-likelihood. 1 is that of the papers; "auto" picks 0.25 or 0.5 by the leave-one-out
         score, which gives better probabilities, or 16 with a narrow prior of fixed scale where columns outnumber
@@ -166,7 +165,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         prior: Any = "ridge",
         inference: str = "vb",
         *,
-        likelihood: str = "hinge",
+        likelihood: str | Loss = "hinge",
         learning_rate: float | str = "auto",
         random_effects: Any = None,
         missing: str = "model",
@@ -257,15 +256,15 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         return index
 
     def _header(self) -> str:
-        return header_of(self._fitted, self.likelihood, self._entropy)
+        return header_of(self._fitted, named_loss(self.likelihood, _LOSSES)[0], self._entropy)
 
     def _says_nothing(self) -> bool:
-        return self.likelihood == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)
+        return named_loss(self.likelihood, _LOSSES)[0] == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)
 
     def _recipe(self, prior: Any, rows: Training) -> Recipe:
         ours = self.class_weight is None and self.costs is None  # given weights are the user's decision
         tilts = ours and self.fit_intercept and self.probability == "calibrated"
-        loss = _LOSSES[self.likelihood]()
+        _, loss = named_loss(self.likelihood, _LOSSES)
         return self._plan(prior, loss, rows, learning_rate=self.learning_rate, tilts=tilts)
 
     def _check_parameters(self) -> Any:
@@ -292,7 +291,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
         self.choices_ = choices_table(models, self.classes_)
         self.scale_ = per_model([fit.scale for fit in fits])
-        noise = getattr(models[0].loss, "latent", np.nan) if self._reader.terms else np.nan
+        noise = models[0].loss.latent_variance if self._reader.terms else np.nan
         self._publish_terms(models, per_model, noise)
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
         self.n_iter_ = max(fit.outcome.n_iter for fit in fits)

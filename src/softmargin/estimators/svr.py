@@ -16,13 +16,12 @@ from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.linear import LinearMachine, check_level
+from softmargin.estimators.linear import LinearMachine, check_level, named_loss
 from softmargin.exceptions import ModelWarning, warn_user
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.regression_readout import Units
-from softmargin.losses.epsilon import EpsilonInsensitive
-from softmargin.losses.squared import Squared
+from softmargin.losses import EpsilonInsensitive, Loss, Squared
 from softmargin.models.build import prior_of
 from softmargin.models.fitted import spread_of
 from softmargin.models.prior_choice import Selection
@@ -53,9 +52,11 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     inference : {"vb", "map", "meanfield", "gibbs", "hmc"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode, "meanfield" the approximation of Luts and
         Ormerod (2014), "gibbs" exact draws, "hmc" exact draws that follow each other with less correlation.
-    likelihood : {"auto", "epsilon-insensitive", "squared"}, default="auto"
+    likelihood : {"auto", "epsilon-insensitive", "squared"} or loss object, default="auto"
         The loss; "squared" is normal noise with standard deviation nu. "auto" fits both by "vb" and takes the
         one with the higher bound on the evidence; with a number for ``epsilon`` it is the epsilon-insensitive loss.
+        A loss object, such as ``softmargin.losses.Check(0.9)`` for the quantile at 0.9, is taken as it is, its numbers
+        in standard deviations of y if ``standardize``.
     epsilon : float or "learn", default="learn"
         Half width of the band in which errors cost nothing, in standard deviations of y if ``standardize``. "learn"
         fits it to the shape of the errors (zero for Laplace errors, about one standard deviation for normal ones),
@@ -145,7 +146,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         prior: Any = "ridge",
         inference: str = "vb",
         *,
-        likelihood: str = "auto",
+        likelihood: str | Loss = "auto",
         epsilon: float | str = "learn",
         noise: float | str = "learn",
         random_effects: Any = None,
@@ -231,10 +232,15 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
             raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
         if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
             raise ValueError(f"epsilon must be a number of at least 0 or 'learn'; got {self.epsilon!r}.")
-        if self.likelihood == "squared" and self.epsilon != "learn":
+        if (isinstance(self.likelihood, Loss) or self.likelihood == "squared") and self.epsilon != "learn":
             raise ValueError(
-                f"epsilon={self.epsilon!r} is the band of the epsilon-insensitive loss, and likelihood='squared' has "
-                "none: leave out one of the two."
+                f"epsilon={self.epsilon!r} is the band of the epsilon-insensitive loss by name, and "
+                f"likelihood={self.likelihood!r} has its own or none: leave out one of the two."
+            )
+        if isinstance(self.likelihood, Loss) and not self.likelihood.offers("log_normalizer", "noise_power"):
+            raise ValueError(
+                f"likelihood={self.likelihood!r} is no density of y with a noise level: it needs log_normalizer, "
+                "noise_cdf, log_predictive and noise_power, as Squared, EpsilonInsensitive and Check have them."
             )
         if self.likelihood == "auto" and self.epsilon == "learn" and self.noise != "learn":
             raise ValueError(
@@ -247,6 +253,8 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         """The losses to choose from, the simpler one first, with their noise for a response of spread ``unit``."""
         prior, level = HalfCauchy(unit), None if isinstance(self.noise, str) else float(self.noise)
         plain, learned = Noise(prior, level, unit=unit), Noise(prior, level, prior, unit)
+        if isinstance(self.likelihood, Loss):
+            return (Likelihood(*named_loss(self.likelihood, {"squared": Squared}), plain),)
         squared = Likelihood("squared", Squared(), plain)
         if not isinstance(self.epsilon, str):
             return (Likelihood("epsilon-insensitive", EpsilonInsensitive(float(self.epsilon)), plain),)
@@ -272,15 +280,17 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         self.trace_ = np.array(found.outcome.trace)
         self.n_iter_, self.converged_ = found.outcome.n_iter, found.outcome.converged
         self.noise_, self.loo_ = model.noise, found.held.loo
-        if self.likelihood_ != "squared":
-            self.epsilon_ = model.units.spread * float(np.mean([loss.epsilon for loss in found.held.losses]))
+        losses = found.held.losses
+        if losses[0].band is not None:
+            self.epsilon_ = model.units.spread * float(np.mean([loss.band for loss in losses]))
         self._publish_terms([model], lambda values: values[0], model.noise_variance)
         chosen = model.inclusion()
         if chosen is not None:
             self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
             self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
         warn_of_fits([found], self.inference, self.tol)
-        if self.loo_.r2 < _NOTHING:
+        median = abs(float(losses[0].noise_cdf(np.zeros(1), 1.0)[0]) - 0.5) < 1e-9  # f is in the middle of y
+        if median and self.loo_.r2 < _NOTHING:
             warn_user(
                 "this model predicts no better than the mean of y: rows that are left out have "
                 f"{1.0 - self.loo_.r2:.2f} times the squared error of the mean of the others; look for other "

@@ -45,7 +45,7 @@ def suited(model: Model) -> Any:
     sampler = selecting_sampler(model.prior)
     if sampler is None:
         return Gibbs
-    return sampler if all(hasattr(model.loss, name) for name in sampler.needs_loss) else CollapsedGibbs
+    return sampler if model.loss.offers(*sampler.needs_loss) else CollapsedGibbs
 
 
 def _sampler_of(model: Model, settings: Settings) -> Any:

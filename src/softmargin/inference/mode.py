@@ -70,7 +70,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
         return settings.readout.of_point(now, f, state.f, quick.held, unknowns)
 
     convex, values = prior.penalty(1.0) is not None, dict(state.prior.values)
-    if not unknowns and convex and hasattr(model.loss, "box") and "algorithm" not in settings.options:
+    if not unknowns and convex and model.loss.margin_slope > 0.0 and "algorithm" not in settings.options:
         return _newton(given, settings, held)._replace(values=values)
     options = dict(options_of(settings, "algorithm", "accelerate", "smoothing", "starts"))
     options.pop("algorithm", None)
@@ -151,7 +151,7 @@ def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome
 
 def _algorithm(model: Model, settings: Settings) -> str:
     """How the mode is to be found."""
-    convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
+    convex, linear = model.prior.penalty(1.0) is not None, model.loss.margin_slope > 0.0
     algorithm: str = settings.options.get("algorithm", "newton" if convex and linear else "em")
     if algorithm not in ("newton", "em", "anneal"):
         raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
@@ -162,7 +162,7 @@ def _algorithm(model: Model, settings: Settings) -> str:
 
 def _climbed(model: Model, settings: Settings) -> Fit:
     """The mode by EM or annealing; certified where the loss has a margin and the penalty is convex."""
-    convex, linear = model.prior.penalty(1.0) is not None, hasattr(model.loss, "box")
+    convex, linear = model.prior.penalty(1.0) is not None, model.loss.margin_slope > 0.0
     anneal = settings.options.get("algorithm") == "anneal"
     outcome = _em(model, settings, anneal, convex or not linear or model.dimension < model.size)
     state = outcome.state

@@ -173,7 +173,7 @@ class BinaryReadout:
 
     def averager(self, model: Model) -> CavityAverage | None:
         narrow = model.size <= 2000 or model.prior.selects
-        return CavityAverage(model, self.part) if narrow else None
+        return CavityAverage(model, self.part) if narrow and model.loss.offers("draw") else None
 
 
 @dataclass(frozen=True, eq=False)

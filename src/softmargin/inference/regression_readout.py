@@ -130,7 +130,8 @@ class RegressionReadout:
 
     def averager(self, model: Model) -> CavityAverage | None:
         """Collects sweeps where draws alone may not do."""
-        return CavityAverage(model, self.part) if model.size <= _NARROW else None
+        kept = model.size <= _NARROW and model.loss.offers("draw")
+        return CavityAverage(model, self.part) if kept else None
 
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...]) -> HeldOutResponses:
         """Rows left out of a Gaussian fit; exact for the squared loss at a given noise level and scale."""
@@ -156,8 +157,8 @@ class RegressionReadout:
         """Rows left out of draws, their messages those of the average noise."""
         levels, losses = levels_of_draws(posterior.recorded, model.loss, self.units)
         loss: Any = losses[0]
-        if hasattr(loss, "width"):
-            loss = loss.with_width(float(np.mean([each.width for each in losses])))
+        if loss.band is not None:
+            loss = loss.with_band(float(np.mean([each.band for each in losses])))
         weight = float(np.mean(levels**-loss.noise_power))
         now = replace(model.with_weight(weight * model.c), loss=loss)
         moments = grouped_cavity(now, draws, scale, self.part)
@@ -218,12 +219,12 @@ def levels_of_draws(recorded: dict[str, Array], loss: Any, units: Units) -> tupl
     chosen = np.linspace(0, noise.size - 1, min(noise.size, 2 * _NODES)).astype(int)
     losses = (loss,) * len(chosen)
     if "epsilon" in recorded:
-        losses = tuple(loss.with_width(width) for width in recorded["epsilon"].ravel()[chosen] / units.spread)
+        losses = tuple(loss.with_band(band) for band in recorded["epsilon"].ravel()[chosen] / units.spread)
     return noise[chosen], losses
 
 
 def half_widths(level: float, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:
-    """h with ``P(|f + e| <= h) = level`` for f ~ N(0, v) and noise e averaged over its levels; all are symmetric.
+    """h with ``P(|f + e| <= h) = level`` for f ~ N(0, v) and noise e averaged over its levels.
 
     h depends on the variance alone, so it is found on a grid of variances and interpolated between.
     """
@@ -237,7 +238,7 @@ def half_widths(level: float, v: Array, levels: Array, losses: tuple[Any, ...]) 
         shift = sd[:, None] * nodes
         for nu, loss in zip(levels, losses, strict=True):
             kappa = nu**-loss.noise_power
-            total += (2.0 * loss.noise_cdf(h[:, None] + shift, kappa) - 1.0) @ weights
+            total += (loss.noise_cdf(shift + h[:, None], kappa) - loss.noise_cdf(shift - h[:, None], kappa)) @ weights
         return total / len(losses)
 
     lower, upper = np.zeros(len(sd)), np.full(len(sd), 1.0)

@@ -3,86 +3,128 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array
-from softmargin.core.loss import Message
+from softmargin.rows.arithmetic import exp_negative
+from softmargin.rows.compiled import njit
+from softmargin.rows.loops import arguments_of, compiled_loop
 
-__all__ = ["gaussian_average"]
-
-Derivatives = Callable[[Array, Array], tuple[Array, Array, Array]]
+__all__ = ["average_loop", "derivative_loop"]
 
 _REACH = 8.5  # standard deviations after which a Gaussian average is cut
 _STEPS = 34  # of the trapezoidal rule for each width in a spread: error exp(-2 pi d/(s h)), d as below
 _EVEN = 4  # widths in a spread up to which even steps are cheaper than pieces
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PIECES = np.linspace(-_REACH, _REACH, 9)
-_CHUNK = 1 << 14  # numbers at a time: what the cache of a core holds
+_LEVELS = 48  # most pieces on either side of a bend: they grow by four from its width on
+_BENDS = 4  # of a loss at most
+_MOST = len(_NODES) * (len(_PIECES) + _BENDS * (2 * _LEVELS + 1))  # nodes
+_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def gaussian_average(
-    derivatives: Derivatives,
-    y: Array,
-    c: Array,
-    f: Array,
-    v: Array,
-    bends: tuple[Array, ...],
-    width: float,
-    straight: float = math.inf,
-) -> Message:
-    """``w = -E l''``, ``b = E l' + w f`` and ``E l`` under f ~ N(f, v), to about 1e-11 of the largest value met.
+@njit(cache=True, nogil=True, error_model="numpy")
+def nodes(f: float, s: float, places: Any, width: float, edge: Any, z: Any, mass: Any) -> int:
+    """Nodes and masses for N(f, s^2) in standard deviations from f, written into z and mass; returns their number.
 
-    Parameters
-    ----------
-    derivatives : callable
-        ``(y, x) -> l, l', -l''`` with rows along the first axis and nodes along the second.
-    y, c, f, v : array of shape (n,)
-        Response, weight, mean and variance of the predictor.
-    bends : tuple of arrays
-        Predictors around which each row's loss bends; it is analytic within about 2.5 ``width`` of the real line there,
-        and smooth on the scale of the distance from them elsewhere.
-    width : float
-        Length over which it bends.
-    straight : float
-        Distance from all bends, in widths, from which on it is a straight line to rounding.
+    Up to a few widths in a spread steps are even; beyond, there are even pieces and pieces that shrink by four towards
+    each bend, with Gauss-Legendre nodes in each.
     """
-    s, out = np.sqrt(v), np.empty((3, len(f)))
-    # up to a few widths in a spread steps are even; beyond, pieces shrink towards the bends, and levels count them
-    even = np.maximum(np.ceil(s / width), 1.0)
-    levels = np.ceil(np.log(np.clip(2.0 * _REACH * s / width, 1.0, straight)) / math.log(4.0)) + 1.0
-    kinds = np.where(even <= _EVEN, even, _EVEN + levels)
-    for kind in np.unique(kinds):
-        rows, level = np.flatnonzero(kinds == kind), int(kind) - _EVEN
-        if level <= 0:
-            z, mass = _even(int(kind))
-            size = len(z)
-        else:
-            size = (len(_PIECES) + len(bends) * (2 * level + 1)) * len(_NODES)
-        for part in np.array_split(rows, max(1, math.ceil(len(rows) * size / _CHUNK))):
-            if level > 0:
-                z, mass = _pieces([(bend[part] - f[part]) / s[part] for bend in bends], width / s[part], level)
-            values = derivatives(y[part, None], f[part, None] + s[part, None] * z)
-            out[:, part] = [(value * mass).sum(axis=1) for value in values]
-    average, slope, curvature = c * out
-    return Message(curvature, slope + curvature * f, average)
+    if len(places) > _BENDS:
+        raise ValueError("a loss may bend at four places at most")
+    count = 0
+    if s <= _EVEN * width:
+        count = _STEPS * max(math.ceil(s / width), 1) + 1
+        step = 2.0 * _REACH / (count - 1)
+        for k in range(count):
+            z[k], mass[k] = k * step - _REACH, step * _ROOT
+    else:
+        edges = _edges(f, s, places, width, edge)
+        for k in range(edges - 1):
+            half = 0.5 * (edge[k + 1] - edge[k])
+            if half > 0.0:
+                for j in range(len(_NODES)):
+                    z[count + j], mass[count + j] = edge[k] + half + half * _NODES[j], half * _WEIGHTS[j] * _ROOT
+                count += len(_NODES)
+    for k in range(count):
+        mass[k] *= exp_negative(-0.5 * z[k] * z[k])
+    return count
 
 
-def _even(k: int) -> tuple[Array, Array]:
-    """Nodes and masses of the trapezoidal rule."""
-    z = np.linspace(-_REACH, _REACH, k * _STEPS + 1)
-    return z, np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _edges(f: float, s: float, places: Any, width: float, edge: Any) -> int:
+    """Ends of the pieces in increasing order, written into edge; returns their number."""
+    h, levels, edges = width / s, 1, len(_PIECES)
+    for k in range(edges):
+        edge[k] = _PIECES[k]
+    while levels < _LEVELS and h * 4.0 ** (levels - 1) < 2.0 * _REACH:
+        levels += 1
+    for place in places:
+        t, reach = (place - f) / s, h
+        edge[edges] = t
+        edges += 1
+        for _ in range(levels):
+            edge[edges], edge[edges + 1] = t - reach, t + reach
+            edges, reach = edges + 2, 4.0 * reach
+    for k in range(edges):  # by insertion
+        here, j = min(max(edge[k], -_REACH), _REACH), k
+        while j > 0 and edge[j - 1] > here:
+            edge[j] = edge[j - 1]
+            j -= 1
+        edge[j] = here
+    return edges
 
 
-def _pieces(bends: list[Array], width: Array, level: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and masses: even pieces, and pieces that shrink by four towards each bend."""
-    graded = np.concatenate(([0.0], 4.0 ** np.arange(level)))
-    graded = np.concatenate((-graded[:0:-1], graded))
-    edges = [bend[:, None] + width[:, None] * graded for bend in bends]
-    edges.append(np.broadcast_to(_PIECES, (len(width), len(_PIECES))))
-    edge = np.sort(np.clip(np.concatenate(edges, axis=1), -_REACH, _REACH), axis=1)
-    half = 0.5 * np.diff(edge, axis=1)
-    z = (edge[:, :-1] + half)[..., None] + half[..., None] * _NODES
-    mass = half[..., None] * _WEIGHTS * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-    return z.reshape(len(width), -1), mass.reshape(len(width), -1)
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def weighted(mass: Any, values: Any, count: int) -> float:
+    """Sum of the first ``count`` values times their masses."""
+    total = 0.0
+    for k in range(count):
+        total += mass[k] * values[k]
+    return total
+
+
+def average_loop(name: str, derivatives: FunctionType, bends: FunctionType) -> tuple[tuple[str, ...], Any]:
+    """Arguments and loop of ``-E l''``, ``E l' + w f`` and ``E l`` under f ~ N(f, v), to about 1e-11 of the largest l.
+
+    ``derivatives(y, f, ...)`` gives ``l``, ``l'`` and ``-l''``; ``bends(y, ...)`` a tuple of the predictors around
+    which the loss bends and the length over which it does. It is analytic within about 2.5 lengths of the real line
+    there, and smooth on the scale of the distance from them elsewhere.
+    """
+    names = [each for each in (*arguments_of(derivatives), *arguments_of(bends)) if each not in ("y", "f")]
+    given = ("y", "c", "f", "v", *dict.fromkeys(names))
+    at = {"y": "y[_i]", "f": "f[_i] + _s * _z[_k]"}
+    bent, there = (", ".join(at.get(each, each) for each in arguments_of(formula)) for formula in (bends, derivatives))
+    # names of its own begin with an underscore: those of parameters are the author's
+    source = f"""
+def loop({", ".join(given)}, _out0, _out1, _out2):
+    _work = _empty((5, _most))
+    _z, _mass, _edge, _level, _slope, _curve = _work[0], _work[1], _empty(_most), _work[2], _work[3], _work[4]
+    for _i in range(len(_out0)):
+        _places, _width = _bends({bent})
+        _s = _sqrt(v[_i])
+        _count = _nodes(f[_i], _s, _places, _width, _edge, _z, _mass)
+        for _k in range(_count):
+            _level[_k], _slope[_k], _curve[_k] = _derivatives({there})
+        _w = c[_i] * _weighted(_mass, _curve, _count)
+        _out0[_i], _out1[_i] = _w, c[_i] * _weighted(_mass, _slope, _count) + _w * f[_i]
+        _out2[_i] = c[_i] * _weighted(_mass, _level, _count)
+"""
+    known: dict[str, Any] = {"_nodes": nodes, "_weighted": weighted, "_empty": np.empty, "_sqrt": math.sqrt}
+    known |= {"_most": _MOST}
+    return given, compiled_loop(name, source, {"_derivatives": derivatives, "_bends": bends}, known)
+
+
+def derivative_loop(name: str, derivatives: FunctionType, order: int) -> tuple[tuple[str, ...], Any]:
+    """Arguments and loop of the weighted loss (order 0) or of its derivative (order 1)."""
+    names = arguments_of(derivatives)
+    there = [f"{each}[_i]" if each in ("y", "f") else each for each in names]
+    source = f"""
+def loop(c, {", ".join(names)}, _out0):
+    for _i in range(len(_out0)):
+        _answer = _derivatives({", ".join(there)})
+        _out0[_i] = c[_i] * _answer[{order}]
+"""
+    return ("c", *names), compiled_loop(name, source, {"_derivatives": derivatives})

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from softmargin.core.array import Array
 from softmargin.rows.compiled import njit
 
 __all__ = ["polya_gamma"]
@@ -94,36 +91,27 @@ def _fraction(rng: Any, h: float, z: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _fill(rng: Any, h: Any, tilt: Any, out: Any) -> None:
-    for i in range(len(h)):
-        z, total = 0.5 * abs(tilt[i]), 0.0
-        if h[i] <= 0.0:
-            out[i] = 0.0
-            continue
-        if z > _FAR:
-            out[i] = 0.25 * _inverse_gaussian(rng, h[i] / z, h[i] * h[i])
-            continue
-        whole = int(h[i]) if h[i] <= _MANY else 0
-        if whole:
-            rate = math.pi**2 / 8.0 + 0.5 * z * z
-            root = math.sqrt(_CUT)
-            below = math.exp(-z) * math.erfc((1.0 - _CUT * z) / root * math.sqrt(0.5))
-            below += math.exp(z) * math.erfc((1.0 + _CUT * z) / root * math.sqrt(0.5))
-            above = 0.5 * math.pi / rate * math.exp(-rate * _CUT)
-            for _ in range(whole):
-                total += _whole(rng, z, above / (above + below), rate)
-        if h[i] > whole:
-            total += _fraction(rng, h[i] - whole, z)
-        out[i] = 0.25 * total
-
-
-def polya_gamma(rng: np.random.Generator, h: Array, tilt: Array) -> Array:
-    """Draws of PG(h, tilt); shape zero gives zero.
+def polya_gamma(rng: Any, h: float, tilt: float) -> float:
+    """A draw of PG(h, tilt); shape zero gives zero.
 
     The whole part of the shape is a sum of exact rejection draws, the rest a sum of gammas, and so is all of a shape
     above 16, where no probability is off by more than 1e-5 (1e-9 for tilts up to 2); for large tilts the law is
     inverse Gaussian with mean ``h/(2 tilt)`` to rounding. Reference: Polson, Scott and Windle (2013), section 4.
     """
-    out = np.empty(len(h))
-    _fill(rng, h, tilt, out)
-    return out
+    z, total = 0.5 * abs(tilt), 0.0
+    if h <= 0.0:
+        return 0.0
+    if z > _FAR:
+        return 0.25 * _inverse_gaussian(rng, h / z, h * h)
+    whole = int(h) if h <= _MANY else 0
+    if whole:
+        rate = math.pi**2 / 8.0 + 0.5 * z * z
+        root = math.sqrt(_CUT)
+        below = math.exp(-z) * math.erfc((1.0 - _CUT * z) / root * math.sqrt(0.5))
+        below += math.exp(z) * math.erfc((1.0 + _CUT * z) / root * math.sqrt(0.5))
+        above = 0.5 * math.pi / rate * math.exp(-rate * _CUT)
+        for _ in range(whole):
+            total += _whole(rng, z, above / (above + below), rate)
+    if h > whole:
+        total += _fraction(rng, h - whole, z)
+    return 0.25 * total

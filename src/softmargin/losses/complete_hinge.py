@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array
-from softmargin.core.loss import Message, Rows
 from softmargin.losses.noisy_hinge import check_noise, two_piece_draw, two_pieces
-from softmargin.losses.normal import check_whole_weights, latent_normal, log_cdf
+from softmargin.losses.normal import latent_normal, log_cdf
+from softmargin.losses.row_loss import RowLoss
 from softmargin.rows.compiled import njit
 
 __all__ = ["CompleteHinge"]
@@ -54,31 +53,8 @@ def _likelihood(t: float, s: float) -> tuple[float, float]:
     return scale + math.log(level), slope / level
 
 
-@njit(cache=True, nogil=True)
-def _fill(y: Any, f: Any, s: float, level: Any, slope: Any) -> None:
-    for i in range(len(y)):
-        value, change = _likelihood(y[i] * f[i], s)
-        level[i], slope[i] = value, y[i] * change
-
-
-@njit(cache=True, nogil=True)
-def _draw(rng: Any, y: Any, c: Any, f: Any, s: float, b: Any) -> None:
-    """Rejection from the noisy hinge: accepted with ``min(A(z) + A(-z))/(A(z) + A(-z))``."""
-    for i in range(len(y)):
-        t, total = y[i] * f[i], 0.0
-        inside = two_pieces(t, s)[1]
-        for _ in range(int(c[i])):
-            while True:
-                z = two_piece_draw(rng, t, s, inside)
-                both = math.exp(-_RATE * max(1.0 - z, 0.0)) + math.exp(-_RATE * max(1.0 + z, 0.0))
-                if rng.random() * both <= _LEAST:
-                    break
-            total += z
-        b[i] = y[i] * total / (s * s)
-
-
 @dataclass(frozen=True)
-class CompleteHinge:
+class CompleteHinge(RowLoss):
     """The hinge made a likelihood: ``P(y | z) = A(y z)/(A(z) + A(-z))`` with ``A(t) = exp(-2 max(1 - t, 0))``.
 
     z ~ N(f, noise^2) is the latent, with the message ``w = 1/noise^2, b = z/noise^2``. A row of weight c is c copies,
@@ -97,25 +73,34 @@ class CompleteHinge:
 
     noise: float = 1.0
 
+    normalised = True
+    whole_weights = True
+
     def __post_init__(self) -> None:
         check_noise("CompleteHinge", self.noise)
 
-    def _along(self, y: Array, f: Array) -> tuple[Array, Array]:
-        level, slope = np.empty((2, len(y)))
-        _fill(y, f, self.noise, level, slope)
-        return level, slope
+    @staticmethod
+    def loglik(y: float, c: float, f: float, noise: float) -> float:
+        return c * _likelihood(y * f, noise)[0]
 
-    def loglik(self, y: Array, c: Array, f: Array) -> Array:
-        return c * self._along(y, f)[0]
+    @staticmethod
+    def score(y: float, c: float, f: float, noise: float) -> float:
+        return c * y * _likelihood(y * f, noise)[1]
 
-    def score(self, y: Array, c: Array, f: Array) -> Array:
-        return c * self._along(y, f)[1]
+    @staticmethod
+    def expect(y: float, c: float, f: float, v: float, noise: float) -> tuple[float, float, float]:
+        level, slope = _likelihood(y * f, noise)
+        return latent_normal(noise * noise, c, f, v, level, y * slope)
 
-    def expect(self, y: Array, c: Array, f: Array, v: Array) -> Message:
-        return latent_normal(self, self.noise**2, y, c, f, v)
-
-    def draw(self, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
-        check_whole_weights(self, c)
-        b = np.empty(len(y))
-        _draw(rng, y, c, f, self.noise, b)
-        return Rows(c / self.noise**2, b)
+    @staticmethod
+    def draw(rng: Any, y: float, c: float, f: float, noise: float) -> tuple[float, float]:
+        """Rejection from the noisy hinge: accepted with ``min(A(z) + A(-z))/(A(z) + A(-z))``."""
+        inside, total = two_pieces(y * f, noise)[1], 0.0
+        for _ in range(int(c)):
+            while True:
+                z = two_piece_draw(rng, y * f, noise, inside)
+                both = math.exp(-_RATE * max(1.0 - z, 0.0)) + math.exp(-_RATE * max(1.0 + z, 0.0))
+                if rng.random() * both <= _LEAST:
+                    break
+            total += z
+        return c / (noise * noise), y * total / (noise * noise)

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from scipy.special import expit
-
-from softmargin.core.array import Array
-from softmargin.core.loss import Message, Rows
-from softmargin.losses._averages import gaussian_average
 from softmargin.losses._polya_gamma import polya_gamma
+from softmargin.losses.row_loss import RowLoss
+from softmargin.rows.arithmetic import exp_negative, log1p_unit
 
 __all__ = ["Logit"]
 
-_STRAIGHT = 40.0  # predictor from which exp(-|f|) is below the rounding of f
-
-
-def _along(y: Array, x: Array) -> tuple[Array, Array, Array]:
-    """``l``, ``l'`` and ``-l''`` of rows at several predictors each."""
-    margin = y * x
-    small = np.exp(-np.abs(margin))
-    total = 1.0 + small
-    curvature = small / (total * total)
-    wrong = np.where(margin > 0.0, small, 1.0) / total
-    return np.minimum(margin, 0.0) - np.log(total), y * wrong, curvature
+_SERIES = 0.1  # predictors below which five terms of the series are exact to rounding
 
 
 @dataclass(frozen=True)
-class Logit:
+class Logit(RowLoss):
     """Logistic loss, a genuine likelihood.
 
     Augmentation: ``(1 + exp(-y f))^-c = 2^-c exp(c y f/2) E exp(-omega f^2/2)`` with omega ~ Polya-Gamma(c, 0), so
@@ -40,23 +27,30 @@ class Logit:
     Polson, Scott and Windle (2013), theorem 1; Jaakkola and Jordan (2000) for ``expect``.
     """
 
-    latent = math.pi**2 / 3.0  # variance of the noise whose sign the response is
-    normalised = True  # probabilities of the two responses sum to one: the learning rate is 1
+    latent_variance = math.pi**2 / 3.0
+    normalised = True
 
-    def loglik(self, y: Array, c: Array, f: Array) -> Array:
-        return -c * np.logaddexp(0.0, -y * f)
+    @staticmethod
+    def derivatives(y: float, f: float) -> tuple[float, float, float]:
+        t = y * f
+        small = exp_negative(-abs(t))
+        total = 1.0 + small
+        wrong = (small if t > 0.0 else 1.0) / total
+        return min(t, 0.0) - log1p_unit(small), y * wrong, small / (total * total)
 
-    def score(self, y: Array, c: Array, f: Array) -> Array:
-        return c * y * expit(-y * f)
+    @staticmethod
+    def bends(y: float) -> tuple[tuple[float, ...], float]:
+        return (0.0,), 1.0
 
-    def expect(self, y: Array, c: Array, f: Array, v: Array) -> Message:
-        xi = np.sqrt(f * f + v)
-        safe = np.maximum(xi, 1e-8)
-        w = 0.5 * c * np.tanh(0.5 * safe) / safe  # 1/4 at zero
-        return Message(w, 0.5 * c * y, c * (0.5 * (y * f - xi) - np.log1p(np.exp(-xi))))
+    @staticmethod
+    def expect(y: float, c: float, f: float, v: float) -> tuple[float, float, float]:
+        xi = math.sqrt(f * f + v)
+        small, square = exp_negative(-xi), xi * xi
+        # tanh(xi/2)/xi; near zero, where the difference loses digits, by its series
+        near = 0.5 - square * (1 / 24 - square * (1 / 240 - square * (17 / 40320 - square * (31 / 725760))))
+        rate = near if xi < _SERIES else (1.0 - small) / ((1.0 + small) * xi)
+        return 0.5 * c * rate, 0.5 * c * y, c * (0.5 * (y * f - xi) - log1p_unit(small))
 
-    def gaussian(self, y: Array, c: Array, f: Array, v: Array) -> Message:
-        return gaussian_average(_along, y, c, f, v, (np.zeros(len(f)),), 1.0, straight=_STRAIGHT)
-
-    def draw(self, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
-        return Rows(polya_gamma(rng, c, f), 0.5 * c * y)
+    @staticmethod
+    def draw(rng: Any, y: float, c: float, f: float) -> tuple[float, float]:
+        return polya_gamma(rng, c, f), 0.5 * c * y

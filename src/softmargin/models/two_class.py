@@ -87,7 +87,7 @@ class Recipe:
             return Chosen(self.candidate)
         if not isinstance(self.learning_rate, str):
             return Chosen.given(float(self.learning_rate))
-        return Chosen.given(1.0) if getattr(self.loss, "normalised", False) else None
+        return Chosen.given(1.0) if self.loss.normalised else None
 
     def refit(self, candidate: Candidate, prior: Any = None) -> Recipe:
         """The recipe of a fit that is only compared."""
@@ -140,7 +140,7 @@ class Binary(Fitted):
     def _probability_given(self, f: Array, v: Array, kind: str) -> Array:
         if kind == "calibrated":
             return self.fit.loo.link.probability(f, v)
-        if kind == "pseudo" and hasattr(self.loss, "box"):
+        if kind == "pseudo" and self.loss.margin_slope > 0.0:
             return pseudo_probability(f, v, self.learning_rate)
         if kind == "pseudo":
             return predictive_probability(self.loss, f, v, self.learning_rate)
@@ -193,7 +193,7 @@ def fit_two_classes(
         form = {"loss": recipe.loss, "workers": workers, "streams": streams, "part": part}
         chosen = recipe.decided()
         # a mode alone: its rate is given, not chosen by fits that need more of the rows
-        point = chosen is not None and recipe.inference == "map" and hasattr(recipe.loss, "box")
+        point = chosen is not None and recipe.inference == "map" and recipe.loss.margin_slope > 0.0
         whole = compose(recipe, data, point=point, gaussian=recipe.inference == "vb", **form)
         model = whole.model
         settings = Settings(BinaryReadout(columns, whole.basis, whole.part, weight), callback=callback, **recipe.run)

@@ -28,15 +28,20 @@ _LENGTH = _DIGEST().digest_size
 _Result = TypeVar("_Result")
 
 
-def njit(*, cache: bool = False, **options: Any) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
-    """``numba.njit`` with the options given; with ``cache=True``, machine code is kept from one process to the next."""
+def njit(
+    *, cache: bool = False, key: tuple[str, ...] = (), **options: Any
+) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+    """``numba.njit`` with the options given; with ``cache=True``, machine code is kept from one process to the next.
+
+    ``key`` says what else the machine code depends on than the file of the function.
+    """
     decorate = numba.njit(**options)
 
     def compiled(function: Callable[..., _Result]) -> Callable[..., _Result]:
         dispatcher: Any = decorate(function)
         if cache and hasattr(dispatcher, "py_func"):  # with NUMBA_DISABLE_JIT it is the function itself
             try:
-                dispatcher._cache = _Cache(function)
+                dispatcher._cache = _Cache(function, key)
             except (OSError, RuntimeError) as error:
                 _warn_once(error)
         return dispatcher
@@ -108,10 +113,10 @@ class _Cache(FunctionCache):
 
     _impl_class = _Located
 
-    def __init__(self, py_func: Any) -> None:
+    def __init__(self, py_func: Any, key: tuple[str, ...] = ()) -> None:
         super().__init__(py_func)
         # the source of a caller does not change with that of what it calls; the version does
-        stamp = __version__, self._impl.locator.get_source_stamp()
+        stamp = __version__, self._impl.locator.get_source_stamp(), *key
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -160,7 +160,7 @@ class Noise:
         """The level that the mean weight stands for, inside what draws consider."""
         loss = state.loss
         if self.width_prior is not None:
-            loss = loss.with_width(self.within(loss.width))
+            loss = loss.with_band(self.within(loss.band))
         if self.level is not None:
             return NoiseDraw(math.log(self.level), loss)
         return NoiseDraw(math.log(self.within(float(state.weight) ** (-1.0 / loss.noise_power))), loss)
@@ -182,14 +182,14 @@ class Noise:
         if self.width_prior is not None and not seen.mode:  # a joint mode would overfit the band
 
             def value(width: float) -> float:
-                return law(loss.with_width(width)).value + self.log_width_density(width)
+                return law(loss.with_band(width)).value + self.log_width_density(width)
 
             best = self.unit * _largest(lambda x: value(self.unit * x), 1e-9, _WIDEST, 1e-5)
-            loss = loss.with_width(best) if value(best) > value(loss.width) else loss
+            loss = loss.with_band(best) if value(best) > value(loss.band) else loss
         found = law(loss)
         part = found.weight * energy(loss) + found.value  # the level's law has the energy already
         if self.width_prior is not None:
-            part += self.log_width_density(loss.width)
+            part += self.log_width_density(loss.band)
         return NoiseState(found, loss), part
 
     def draw(self, random: Any, model: Model, state: NoiseDraw, chain: Any) -> tuple[NoiseDraw, Any]:
@@ -203,11 +203,11 @@ class Noise:
             def density(log_width: float) -> float:
                 if not low < log_width < high:
                     return -math.inf
-                other = loss.with_width(math.exp(log_width))
+                other = loss.with_band(math.exp(log_width))
                 fit = kappa * float(other.loglik(model.y, model.c, f).sum())
                 return fit - N * float(other.log_normalizer(kappa)) + width_prior.log_density(log_width)
 
-            loss = loss.with_width(math.exp(slice_step(rng, density, math.log(loss.width), width=1.0)))
+            loss = loss.with_band(math.exp(slice_step(rng, density, math.log(loss.band), width=1.0)))
         if self.level is None:
             T = -float(loss.loglik(model.y, model.c, f).sum())
             width = 4.0 / (loss.noise_power * math.sqrt(N + 1.0))
@@ -221,7 +221,7 @@ class Noise:
     def noted(self, state: NoiseState | NoiseDraw) -> dict[str, float]:
         """The level, and the band where it is learned."""
         noted = {"noise": state.weight ** (-1.0 / state.loss.noise_power)}
-        return noted if self.width_prior is None else noted | {"epsilon": state.loss.width}
+        return noted if self.width_prior is None else noted | {"epsilon": state.loss.band}
 
     def collector(self) -> None:
         """Its numbers are all recorded."""

@@ -321,7 +321,7 @@ def from_prior(rng, prior, loss, draws):
         scale = math.sqrt(3.0 / rng.standard_gamma(4.0)) if isinstance(scale, str) else scale
         unit = rng.laplace(size=2) if isinstance(prior, LaplaceZero) or prior == LASSO else rng.standard_normal(2)
         inside = rng.random(2) < getattr(prior, "inclusion", 1.0)
-        own = loss.with_width(math.exp(BAND.draw(rng))) if hasattr(loss, "with_width") else loss
+        own = loss.with_band(math.exp(BAND.draw(rng))) if loss.band is not None else loss
         out.append(statistics(scale * unit * inside, scale, LEVEL.draw(rng), own))
     return np.array(out)
 
@@ -330,14 +330,14 @@ def joint_scores(prior, loss, sampler, sweeps, *, stale=False, draws_from=None, 
     """z scores of a chain that redraws responses and parameters in turn against draws from the prior."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((6, 2))
-    band = BAND if hasattr(loss, "with_width") else None
+    band = BAND if loss.band is not None else None
     engine, noise = Chains(sampler), Noise(LEVEL, width_prior=band)
     model = build(X, X[:, 0] + 0.5 * rng.standard_normal(6), prior=prior, intercept=False, seed=9)
     model = replace(model, loss=loss, unknowns=(noise,))
     state, out, other = engine.init(model)[0], [], loss if draws_from is None else draws_from
     for iteration in range(1, sweeps + 1):
         noise = state.unknowns[0]
-        own = other.with_width(noise.loss.width) if band is not None else other
+        own = other.with_band(noise.loss.band) if band is not None else other
         y = X @ state.beta + errors(rng, own, noise.log_level, 6)
         if not stale:
             blocks = model.blocks.weighted(model.c)
@@ -382,7 +382,7 @@ class NoBand(EpsilonInsensitive):
     def log_normalizer(self, kappa):
         return np.log(1.0 / kappa)
 
-    def with_width(self, width):
+    def with_band(self, width):
         return NoBand(width)
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 from engine_problems import build, hinge_loglik, log_integral, log_scale_density, normal_logpdf, simulated
-from scipy import integrate, stats
+from scipy import integrate
 from scipy.special import betaln, expit
 
 from softmargin.core.loop import Outcome, run
-from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs, _positive_normal, log_inclusion_odds
+from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs, log_inclusion_odds
 from softmargin.loo.cavity import CavityAverage
 from softmargin.priors import FixedScale, HalfCauchy, InverseGamma
 from softmargin.priors.laplace_zero import BoundLaplaceZero, LaplaceZero
@@ -96,13 +96,6 @@ def test_log_odds_are_those_of_the_scale_mixture():
 
     wanted = math.log(integrate.quad(inside, 0.0, 1.0)[0] + integrate.quad(inside, 1.0, np.inf)[0])
     assert log_inclusion_odds(G, h, 1.0 / scale)[0] == pytest.approx(wanted, abs=1e-8)
-
-
-@pytest.mark.parametrize("z", [3.0, 0.0, -0.49, -0.51, -2.0, -50.0])
-def test_positive_normal(z):
-    rng = np.random.default_rng(3)
-    sample = np.array([_positive_normal(rng, z) for _ in range(4_000)])
-    assert stats.kstest(sample, stats.truncnorm(-z, np.inf, loc=z).cdf).pvalue > 1e-4
 
 
 def test_no_information_leaves_the_prior():

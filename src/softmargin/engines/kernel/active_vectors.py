@@ -18,7 +18,7 @@ from softmargin.core.loop import Info
 from softmargin.core.loss import Loss
 from softmargin.engines.kernel._jump_compiled import advance
 from softmargin.engines.kernel.draws import Expansion, Index
-from softmargin.losses.normal import check_whole_weights
+from softmargin.losses.row_loss import check_whole_weights
 from softmargin.priors.g_prior import GPrior
 from softmargin.rows.streams import Purpose, Streams
 from softmargin.rows.variates import slice_step

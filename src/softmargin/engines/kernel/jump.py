@@ -15,7 +15,7 @@ from softmargin.engines.kernel.draws import KernelDraws, Link, Recorder, hinge_l
 from softmargin.engines.kernel.full import FullGibbs, Spectrum
 from softmargin.engines.kernel.machines import Copies, KernelMachine, MachinePrior
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
-from softmargin.losses.normal import check_whole_weights
+from softmargin.losses.row_loss import check_whole_weights
 from softmargin.priors.g_prior import GPrior
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams

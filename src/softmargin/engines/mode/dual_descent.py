@@ -155,5 +155,5 @@ def _rows_of(model: Model, penalty: Penalty) -> Rows:
         rho = 1.0 / (float(penalty.precision[0]) + 1.0 / wide)
         keep = rho / wide
     indices, indptr = (places.view(f"u{places.itemsize}") for places in (design.X.indices, design.X.indptr))
-    top = model.loss.box * model.c  # type: ignore[attr-defined]
+    top = model.loss.margin_slope * model.c
     return Rows(data, indices, indptr, model.y, along, square, top, size + rho, len(shift), rho, keep)

@@ -48,7 +48,7 @@ class Newton:
 
     start: float = 1.0
     gap: float = 1e-9
-    needs_loss = ("loglik", "box")
+    needs_loss = ("loglik", "margin_slope")
     needs_prior = ("mode", "penalty")
 
     def init(self, model: Model) -> ModeState:

@@ -22,7 +22,7 @@ class ModePath:
     """
 
     scales: Array
-    needs_loss = ("loglik", "box")
+    needs_loss = ("loglik", "margin_slope")
     needs_prior = ("penalty",)
 
     def init(self, model: Model) -> tuple[ActiveSet, ...]:

@@ -42,7 +42,7 @@ class Near(NamedTuple):
 def many_rows(model: Model) -> bool:
     """Whether there are so many rows, and of such a kind, that a subsample of them is a good start."""
     plain = isinstance(model.blocks.design, Dense) and not isinstance(model.blocks.still, np.ndarray)
-    sharp = hasattr(model.loss, "box") and model.dimension == model.size
+    sharp = model.loss.margin_slope > 0.0 and model.dimension == model.size
     return plain and sharp and len(model.y) >= 2 * max(_ROWS, _RATIO * model.size)
 
 

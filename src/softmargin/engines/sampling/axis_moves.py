@@ -130,7 +130,7 @@ def axes_for(model: Model) -> Axes | None:
     n, p = model.blocks.design.shape
     if parts is None or len(parts) != 2 or n * p > _MOST or p > n or model.dimension < model.size:
         return None
-    if hasattr(model.blocks.design, "excess") or not hasattr(model.loss, "score"):
+    if hasattr(model.blocks.design, "excess") or not model.loss.offers("score"):
         return None  # cells that change from sweep to sweep, or a loss of another kind
     lines = two_lines(model)
     if lines is None:

@@ -51,7 +51,7 @@ def rows_of(model: Model) -> Rows:
         if known_loss == loss and np.array_equal(known_c, c) and np.array_equal(known_y, y):
             return rows
     n, p = design.shape
-    start, sign, _ = loss.pieces(y, c)  # type: ignore[attr-defined]
+    start, sign, _ = loss.pieces(y, c)
     if sign.size * p > _MOST:
         raise ValueError(f"the spike-and-slab sampler copies the columns, and {n} x {p} are too many for that.")
     signed = 2.0 * c * sign
@@ -149,7 +149,7 @@ def new_window(n: int, p: int) -> Window:
 
 def curvature(model: Model, f: Array) -> Array:
     """Kernel estimate of the curvature of the rows' hinges at linear predictors f."""
-    start, sign, width = model.loss.pieces(model.y, model.c)  # type: ignore[attr-defined]
+    start, sign, width = model.loss.pieces(model.y, model.c)
     bandwidth = _BANDWIDTH * width
     u = (start - sign * f) / bandwidth
     density: Array = 2.0 * model.c * np.exp(-0.5 * u * u) / (bandwidth * math.sqrt(2.0 * math.pi))

@@ -12,15 +12,13 @@ from softmargin.core.array import Array, Flags
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorState
 from softmargin.engines.sampling.gibbs import Gibbs, _interweave, _scale_move
+from softmargin.losses.normal import log_mills, tail_draw
 from softmargin.rows.compiled import njit
 from softmargin.rows.in_memory import Cell
 from softmargin.rows.streams import Purpose
 from softmargin.solvers.gaussian import Gaussian
 
 __all__ = ["LaplaceZeroGibbs", "SelectionChain", "log_inclusion_odds"]
-
-_SQRT_HALF = math.sqrt(0.5)
-_LOG_2PI = math.log(2.0 * math.pi)
 
 
 class SelectionChain(NamedTuple):
@@ -36,31 +34,6 @@ class SelectionChain(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _log_mills(z: float) -> float:
-    """``log`` of the integral over t > 0 of ``exp(z t - t^2/2)``."""
-    if z > -30.0:
-        return 0.5 * (z * z + _LOG_2PI) + math.log(0.5 * math.erfc(-z * _SQRT_HALF))
-    x = 1.0 / (z * z)
-    return math.log1p(-x * (1.0 - x * (3.0 - x * (15.0 - 105.0 * x)))) - math.log(-z)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _positive_normal(rng: Any, z: float) -> float:
-    """A draw of N(z, 1) given that it is positive; Robert (1995) in the tail."""
-    if z > -0.5:
-        while True:
-            t = z + rng.standard_normal()
-            if t > 0.0:
-                return t
-    rate = 0.5 * (math.sqrt(z * z + 4.0) - z)
-    while True:
-        t = rng.standard_exponential() / rate
-        miss = t - z - rate
-        if rng.random() <= math.exp(-0.5 * miss * miss):
-            return t
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def log_inclusion_odds(curvature: float, pull: float, rate: float) -> tuple[float, float, float]:
     """``log`` of the integral of ``(rate/2) exp(-rate |v| - curvature v^2/2 + pull v)``, and of its two halves.
 
@@ -68,8 +41,8 @@ def log_inclusion_odds(curvature: float, pull: float, rate: float) -> tuple[floa
     """
     sd = 1.0 / math.sqrt(max(curvature, 1e-200))
     constant = math.log(0.5 * rate * sd)
-    right = constant + _log_mills((pull - rate) * sd)
-    left = constant + _log_mills((-pull - rate) * sd)
+    right = constant + log_mills((pull - rate) * sd)
+    left = constant + log_mills((-pull - rate) * sd)
     top = max(left, right)
     return top + math.log(math.exp(left - top) + math.exp(right - top)), left, right
 
@@ -96,9 +69,9 @@ def _scan(
         if rng.random() < inclusion[k]:
             sd = 1.0 / math.sqrt(max(A[k, k], 1e-200))
             if rng.random() < math.exp(right - total):
-                new = sd * _positive_normal(rng, (h - rate) * sd)
+                new = sd * tail_draw(rng, (h - rate) * sd)
             else:
-                new = -sd * _positive_normal(rng, (-h - rate) * sd)
+                new = -sd * tail_draw(rng, (-h - rate) * sd)
         if new != old:
             size += (new != 0.0) - (old != 0.0)
             beta[k] = new

@@ -332,7 +332,7 @@ def _check_hinge(model: Model) -> None:
     """The lines need the hinge, or a sum of hinges: refuse a loss whose values differ from its pieces."""
     y, c = np.array([1.0, -1.0, 1.0, -1.0]), np.array([1.0, 0.5, 2.0, 1.0])
     f = np.array([0.3, 0.7, 1.5, -2.5])
-    start, sign, _ = model.loss.pieces(y, c)  # type: ignore[attr-defined]
+    start, sign, _ = model.loss.pieces(y, c)
     hinges = -2.0 * c * np.maximum(start - sign * f, 0.0).sum(axis=0)
     if not np.allclose(model.loss.loglik(y, c, f), hinges, rtol=1e-12, atol=1e-12):
         raise TypeError(

@@ -47,7 +47,7 @@ class ScreenedVI:
     """
 
     tol: float
-    needs_loss = ("gaussian", "box")
+    needs_loss = ("gaussian", "margin_slope")
     needs_prior = ("gaussian",)
 
     def init(self, model: Model) -> Screened:

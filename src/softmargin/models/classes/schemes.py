@@ -69,7 +69,7 @@ def _joint(
         raise ValueError(f"{name} does not take missing values; use multi_class='pairwise'.")
     if recipe.inference == "svi":
         raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise'.")
-    if not hasattr(recipe.loss, "box"):
+    if not recipe.loss.margin_slope:
         raise ValueError(f"{name} is for likelihood='hinge'; use multi_class='pairwise'.")
     if scheme == "sum-to-zero":
         return fit_sum_to_zero(recipe, X, index, count, weight, columns, costs, k, **task)

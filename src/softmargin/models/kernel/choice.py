@@ -81,7 +81,7 @@ def settle(rows: KernelRows, request: Request) -> Settled:
     weights where they may be tried, since a plain fit on its way to a constant says nothing about widths.
     """
     some, record = _sampled(rows), Record()
-    auto, likelihood = isinstance(request.learning_rate, str), getattr(rows.loss, "normalised", False)
+    auto, likelihood = isinstance(request.learning_rate, str), rows.loss.normalised
     given = None if auto and not likelihood else Candidate(False, 1.0 if auto else float(request.learning_rate))
     first = Candidate(request.tilts, _RULES.base)
     if given is not None:  # leave-one-out flatters wide kernels at high rates of a hinge

@@ -1,4 +1,4 @@
-"""The normal density and tail in plain arithmetic, so that loops over rows run on vector registers."""
+"""Exponential, logarithm and Mills' ratio in plain arithmetic, so that loops over rows run on vector registers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numba.extending import intrinsic
 
 from softmargin.rows.compiled import njit
 
-__all__ = ["LARGEST", "density", "mills"]
+__all__ = ["exp_negative", "log1p_unit", "mills"]
 
-LARGEST = 37.6  # standard deviations beyond which the density is below the smallest normal number
-_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
+_LEAST = -708.0  # exponents below which the exponential is smaller than the smallest normal number
 _ROUND = 1.5 * 2.0**52  # added and taken away, it rounds to the nearest whole number and leaves it in the last bits
 _LOG2, _LOG2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # of 2, the first part with zeros at its end
 _EXP = np.array([1.0 / math.factorial(k) for k in range(13, -1, -1)])
+_ATANH = np.array([2.0 / (2.0 * k + 1.0) for k in range(16, -1, -1)])
 _CENTRE = 5.0
 _MILLS = np.array(  # (1 + a) Phi(-a)/phi(a) as a polynomial in (a - 5)/(a + 5), highest power first; good to 2e-15
     [
@@ -72,16 +72,24 @@ def _polynomial(coefficients: Any, x: float) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def density(a: float) -> float:
-    """The standard normal density for ``|a| <= LARGEST``, to a few units in the last place.
+def exp_negative(x: float) -> float:
+    """``exp(x)`` for ``x <= 0``, to a few units in the last place; zero below ``-708``.
 
-    ``exp(x)`` is ``2^k exp(r)`` with r of at most half of log 2, where the Taylor series is short.
+    It is ``2^k exp(r)`` with r of at most half of log 2, where the Taylor series is short.
     """
-    x = -0.5 * a * a
-    shifted = x * (1.0 / math.log(2.0)) + _ROUND
+    inside = max(x, _LEAST)
+    shifted = inside * (1.0 / math.log(2.0)) + _ROUND
     k = shifted - _ROUND
     power = _number((_bits(shifted) + 1023) << 52)  # 2^k: the exponent field of a double is k + 1023
-    return _ROOT * _polynomial(_EXP, (x - k * _LOG2) - k * _LOG2_REST) * power
+    value = _polynomial(_EXP, (inside - k * _LOG2) - k * _LOG2_REST) * power
+    return value if x >= _LEAST else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def log1p_unit(x: float) -> float:
+    """``log(1 + x)`` for ``0 <= x <= 1``: twice the inverse hyperbolic tangent of ``x/(2 + x)``, by its series."""
+    s = x / (2.0 + x)
+    return s * _polynomial(_ATANH, s * s)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})

@@ -1,0 +1,197 @@
+"""Losses written as scalar formulas of one row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.loss import Loss, Message, Rows
+from softmargin.losses._averages import average_loop, derivative_loop
+from softmargin.rows.loops import arguments_of, row_loop
+
+__all__ = ["RowLoss", "check_whole_weights"]
+
+_COPIES = 1e6  # of rows at most where weights are drawn as copies: more take seconds per sweep and gigabytes
+_RECORDS: dict[str, Any] = {
+    "loglik": np.asarray,
+    "score": np.asarray,
+    "expect": Message,
+    "gaussian": Message,
+    "draw": Rows,
+}
+_FLOAT = np.dtype(np.float64)
+_PER_ROW = ("y", "c", "f", "v")
+_RANDOM: dict[str, Any] = {"normal": np.random.Generator.standard_normal, "uniform": np.random.Generator.random}
+
+
+class RowLoss(Loss):
+    """A loss whose author writes short scalar functions of one row, compiled into loops over rows.
+
+    Each is a static method, and its arguments say what it is given: ``y``, ``c``, ``f``, ``v`` are the response,
+    weight, mean and variance of the row; names that begin with ``normal`` or ``uniform`` are random numbers, one each
+    per row; ``rng`` is a generator, for variates that need rejection; every other name is an attribute of the loss,
+    such as a field of the dataclass, as a float. They may call functions of ``math``, and functions decorated with
+    ``softmargin.losses.scalar``.
+
+    - ``loglik(y, c, f)`` gives ``c l(y, f)`` and ``score(y, c, f)`` its derivative in f;
+    - ``expect(y, c, f, v)`` gives ``(w, b, bound)``: the message with the latent averaged over its optimal density;
+    - ``gaussian(y, c, f, v)`` gives ``(-E c l'', E c l' + w f, E c l)`` under f ~ N(f, v);
+    - ``draw(y, c, f, normal, uniform)`` gives the message ``(w, b)`` of a latent drawn given f.
+
+    In place of the first two and ``gaussian`` there may be ``derivatives(y, f)``, which gives ``(l, l', -l'')``, and
+    ``bends(y)``, which gives a tuple of the predictors around which the loss bends and the length over which it does
+    so; averages are then made by quadrature, to about 1e-11. What is left out does not exist: an engine that needs it
+    says so. ``softmargin.checks.check_loss`` verifies a loss.
+
+    Examples
+    --------
+    Errors of a heavy-tailed law, ``l = -sqrt(1 + (y - f)^2)``, which is a normal with an inverse Gaussian precision:
+
+    >>> import math
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from softmargin.checks import check_loss
+    >>> from softmargin.losses import RowLoss
+    >>> @dataclass(frozen=True)
+    ... class Hyperbolic(RowLoss):
+    ...     scale: float = 1.0
+    ...
+    ...     @staticmethod
+    ...     def derivatives(y, f, scale):
+    ...         e = (y - f) / scale
+    ...         root = math.sqrt(1.0 + e * e)
+    ...         return -root, e / (scale * root), 1.0 / (scale * scale * root**3)
+    ...
+    ...     @staticmethod
+    ...     def bends(y, scale):
+    ...         return (y,), 0.4 * scale
+    ...
+    ...     @staticmethod
+    ...     def expect(y, c, f, v, scale):
+    ...         root = math.sqrt(1.0 + ((y - f) ** 2 + v) / scale**2)
+    ...         w = c / (scale * scale * root)
+    ...         return w, w * y, -c * root
+    ...
+    ...     @staticmethod
+    ...     def draw(y, c, f, normal, uniform, scale):
+    ...         mean, half = c * math.sqrt(1.0 + ((y - f) / scale) ** 2), 0.5 * normal * normal
+    ...         large = mean + half + math.sqrt(half * (2.0 * mean + half))
+    ...         latent = large if uniform * (large + mean) <= large else mean * (mean / large)
+    ...         return c * c / (scale * scale * latent), c * c * y / (scale * scale * latent)
+    >>> check_loss(Hyperbolic(2.0), responses=(0.2, -3.0))
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = {name: each.__func__ for name, each in cls.__dict__.items() if isinstance(each, staticmethod)}
+        for name, record in _RECORDS.items():
+            if build := _builder(f"{cls.__qualname__}.{name}", name, own, record):
+                setattr(cls, name, _draws(_Face(build, record)) if name == "draw" else _averages(_Face(build, record)))
+
+
+def _builder(label: str, name: str, own: dict[str, Any], record: Any) -> Callable[[], Any] | None:
+    """What makes the loop of a face from the formulas that a class has, with the names of its arguments."""
+    if name in own:
+        return partial(_direct, label, own[name], len(getattr(record, "_fields", "1")))
+    if name in ("loglik", "score") and "derivatives" in own:
+        return partial(derivative_loop, label, own["derivatives"], ("loglik", "score").index(name))
+    if name == "gaussian" and "derivatives" in own and "bends" in own:
+        return partial(average_loop, label, own["derivatives"], own["bends"])
+    return None
+
+
+def _direct(label: str, formula: Any, results: int) -> tuple[tuple[str, ...], Any]:
+    names = arguments_of(formula)
+    per_row = [each for each in names if each in _PER_ROW or each.startswith(tuple(_RANDOM))]
+    return names, row_loop(label, formula, per_row, results)
+
+
+class _Face:
+    """A loop over rows as a function of a loss and its rows, made when it is first called."""
+
+    _lock = threading.Lock()
+
+    def __init__(self, build: Callable[[], Any], record: Any) -> None:
+        self.build, self.record = build, record
+        self.results = len(getattr(record, "_fields", "1"))
+        self.made: tuple[list[Any], Any] | None = None
+
+    def __reduce__(self) -> Any:
+        return _Face, (self.build, self.record)
+
+    def _make(self) -> tuple[list[Any], Any]:
+        with self._lock:  # threads that meet here would compile it twice
+            if self.made is None:
+                names, loop = self.build()
+                self.made = [_PER_ROW.index(name) if name in _PER_ROW else _other(name) for name in names], loop
+            return self.made
+
+    def __call__(self, loss: Any, rng: Any, *rows: Any) -> Any:
+        take, loop = self.made or self._make()
+        shape = getattr(rows[2], "shape", ())
+        for each in rows:
+            plain = type(each) is np.ndarray and each.dtype is _FLOAT and each.flags.c_contiguous
+            if not plain or each.shape != shape or len(shape) != 1:
+                rows, shape = _flat(rows)
+                break
+        size = len(rows[2])
+        out = [np.empty(size) for _ in range(self.results)]
+        loop(*[rows[at] if type(at) is int else at(loss, rng, size) for at in take], *out)
+        return self.record(*(out if len(shape) == 1 else [each.reshape(shape) for each in out]))
+
+
+def _other(name: str) -> Callable[[Any, Any, int], Any]:
+    """What an argument is that is not a row's, as a function of the loss, the generator and the number of rows."""
+    if name == "rng":
+        return lambda loss, rng, size: rng
+    for start, numbers in _RANDOM.items():
+        if name.startswith(start):
+            return partial(_numbers, numbers)
+    return lambda loss, rng, size: float(getattr(loss, name))
+
+
+def _numbers(kind: Any, loss: Any, rng: Any, size: int) -> Any:
+    return kind(rng, size)
+
+
+def _flat(rows: Any) -> tuple[Any, tuple[int, ...]]:
+    """Numbers of any kind and shape as flat arrays of one length, and the shape that they have together."""
+    rows = np.broadcast_arrays(*[np.asarray(each, dtype=np.float64) for each in rows])
+    return [np.array(each).ravel() for each in rows], rows[0].shape
+
+
+def _averages(face: _Face) -> Callable[..., Any]:
+    if face.record is Message:
+        return lambda self, y, c, f, v: face(self, None, y, c, f, v)
+    return lambda self, y, c, f: face(self, None, y, c, f)
+
+
+def _draws(face: _Face) -> Callable[..., Any]:
+    def draw(self: RowLoss, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
+        if self.whole_weights:
+            check_whole_weights(self, c)
+        rows: Rows = face(self, rng, y, c, f)
+        return rows
+
+    return draw
+
+
+def check_whole_weights(loss: Loss, c: Array) -> None:
+    """Refuse fractional weights, and too heavy ones, where a row of weight c is drawn as c copies of it."""
+    if not (c == np.floor(c)).all():
+        bad = float(c[c != np.floor(c)][0])
+        raise ValueError(
+            f"{type(loss).__name__} draws a row of weight c as c copies, so weights must be whole numbers and one is "
+            f"{bad:g}; use whole weights, the hinge or logit loss, or an inference without draws."
+        )
+    total = float(c.sum())
+    if total > _COPIES:
+        raise ValueError(
+            f"{type(loss).__name__} draws a row of weight c as c copies, at most {_COPIES:.0e} in all, and the weights "
+            f"sum to {total:.3g}; use smaller weights, the hinge or logit loss, or an inference without draws."
+        )
