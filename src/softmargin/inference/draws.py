@@ -202,8 +202,9 @@ def without_selection(model: Model) -> Model:
     if not prior.selects:
         return model
     if not prior.parts:
-        return model.with_prior(Ridge().bind(model.free, len(model.y)))
-    return model.with_prior(prior.with_fixed(Ridge().bind(model.free[prior.parts[0].where], len(model.y))))
+        return model.with_prior(Ridge().bind(model.free, len(model.y), classes=prior.classes))
+    free = model.free[prior.parts[0].where]
+    return model.with_prior(prior.with_fixed(Ridge().bind(free, len(model.y), classes=prior.classes)))
 
 
 def _check_memory(settings: Settings, size: int) -> None:

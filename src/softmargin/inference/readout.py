@@ -14,7 +14,14 @@ from softmargin.engines.mode.active_set import ActiveSet, leave_one_out
 from softmargin.engines.vi.scale_mixture import Mixture
 from softmargin.loo.cavity import CavityAverage, grouped_cavity
 from softmargin.loo.class_average import ClassCavityAverage
-from softmargin.loo.class_cavity import ClassMoments, draw_cavities, fit_cavities, mix_cavities, mode_cavities
+from softmargin.loo.class_cavity import (
+    ClassMoments,
+    class_scores,
+    draw_cavities,
+    fit_cavities,
+    mix_cavities,
+    mode_cavities,
+)
 from softmargin.loo.class_link import ClassLeaveOneOut, fit_class_link
 from softmargin.loo.link import WORTH, LeaveOneOut, cavity, fit_link, mixed_cavity
 from softmargin.loo.missing_cavity import left_out
@@ -78,8 +85,11 @@ class Readout(Protocol):
     def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> Any:
         """From a mixture of such fits over the scale."""
 
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        """What ``held`` has of every row, of given coefficients and with the row itself; f are those of the loss."""
+
     def of_point(self, model: Model, f: Array, mean: Array, held: Any, unknowns: tuple[Any, ...] = ()) -> Any:
-        """From a mode with predictors f, beside a Gaussian fit with predictors ``mean`` and their ``held`` ones."""
+        """From a mode with ``predictors`` f, beside a Gaussian fit with predictors ``mean`` and their ``held`` ones."""
 
     def of_other(self, held: Any, posterior: Any) -> Any:
         """From draws whose left-out predictors are those of a Gaussian fit."""
@@ -138,6 +148,9 @@ class BinaryReadout:
     def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> HeldOut:
         outs = [left_out(model, state, self.part) for state in mixture.states]
         return self.linked(model, *mixed_cavity(mixture.weights, outs))
+
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        return f
 
     def of_point(self, model: Model, f: Array, mean: Array, held: HeldOut, unknowns: tuple[Any, ...] = ()) -> HeldOut:
         """With an offset: few rows per group leave the mode of their effects far from the mean."""
@@ -216,6 +229,19 @@ class ClassReadout:
     def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> ClassHeldOut:
         parts = [fit_cavities(model, state.q, state.f, state.message, self.part) for state in mixture.states]
         return self._linked(mix_cavities(mixture.weights, parts))
+
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        design: Any = model.blocks.design
+        return class_scores(design.base, beta, np.zeros((len(beta), 0)), self.k)[0]
+
+    def of_point(
+        self, model: Model, f: Array, mean: Array, held: ClassHeldOut, unknowns: tuple[Any, ...] = ()
+    ) -> ClassHeldOut:
+        moments = ClassMoments(f - (mean - held.f), np.zeros_like(held.V), float("nan"))
+        return self._linked(moments, smooth=True)
+
+    def of_other(self, held: ClassHeldOut, posterior: Any) -> ClassHeldOut:
+        return held
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> ClassHeldOut:
         moments = mode_cavities(model, point._replace(g=self._least(model, point)), penalty, self.part)

@@ -141,6 +141,10 @@ class RegressionReadout:
         moments = mixed_cavity(mixture.weights, [_left_out(model, each, self.part) for each in mixture.states])
         return self._held(model, *moments, *levels_of_law(unknowns[self.noise]))
 
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        """The linear predictors are all there is."""
+        return f
+
     def of_point(
         self, model: Model, f: Array, mean: Array, held: HeldOutResponses, unknowns: tuple[Any, ...]
     ) -> HeldOutResponses:

@@ -63,8 +63,8 @@ def _joint(
 ) -> Any:
     """One model of all classes."""
     name = f"multi_class={scheme!r}"
-    if recipe.effects:
-        raise ValueError(f"{name} has no random effects; use multi_class='pairwise'.")
+    if recipe.effects and scheme != "sum-to-zero":
+        raise ValueError(f"{name} has no random effects; use multi_class='pairwise' or 'sum-to-zero'.")
     if recipe.incomplete:
         raise ValueError(f"{name} does not take missing values; use multi_class='pairwise'.")
     if recipe.inference == "svi":
