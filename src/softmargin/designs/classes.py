@@ -110,6 +110,15 @@ class ClassDesign:
             f[place] = self.base.matvec(beta[r * q : (r + 1) * q], first, last)[at]
         return f * (self.k - 1.0)
 
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Products with several columns of coefficients."""
+        q, lead, hi = self.base.shape[1], int(self.base.intercept), len(self.index) if hi is None else hi
+        f = np.empty((hi - lo, coefficients.shape[1]))
+        for r, place, at, first, last in self._parts(lo, hi):
+            own = coefficients[r * q : (r + 1) * q]
+            f[place] = self.base.matmat(np.ascontiguousarray(own[lead:]), first, last)[at] + own[:lead].sum(axis=0)
+        return f * (self.k - 1.0)
+
     def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
         out = np.zeros((self.k, self.base.shape[1]))
         for r, place, at, first, last in self._parts(lo, hi):
