@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -148,6 +148,20 @@ class ClassDesign:
                 part = np.ascontiguousarray(np.asarray(np.linalg.qr(part.T, mode="r")).T)
             out[place] = self.base.row_quad(part, first, last)[at]
         return out * (self.k - 1.0) ** 2
+
+    def pick(self, index: Any) -> ClassDesign:
+        """Some of the pairs, in order."""
+        base: Any = self.base
+        rows, place = np.unique(self.index[index], return_inverse=True)
+        return replace(self, base=base.pick(rows), index=place, start=np.searchsorted(index, self.start))
+
+    held = pick  # for those who take some rows after others
+
+    def pairs_of(self, rows: Any) -> Index:
+        """The pairs of some base rows."""
+        wanted = np.zeros(self.base.shape[0], dtype=bool)
+        wanted[rows] = True
+        return np.flatnonzero(wanted[self.index])
 
     def rows(self, index: Any) -> Array:
         """The given pairs as a plain dense array."""

@@ -11,6 +11,7 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.designs.standardize import Columns
 from softmargin.engines.mode.active_set import ActiveSet, leave_one_out
+from softmargin.engines.mode.smoothed_start import picked
 from softmargin.engines.vi.scale_mixture import Mixture
 from softmargin.loo.cavity import CavityAverage, grouped_cavity
 from softmargin.loo.class_average import ClassCavityAverage
@@ -29,9 +30,16 @@ from softmargin.posterior.classes import ClassDraws, ClassGaussian, ClassPoint
 from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.priors.penalty import Penalty
 
-__all__ = ["BinaryReadout", "ClassHeldOut", "ClassReadout", "HeldOut", "Readout"]
+__all__ = ["BinaryReadout", "ClassHeldOut", "ClassReadout", "HeldOut", "Readout", "among"]
 
 _GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
+
+
+def among(values: Array, rows: Any, n: int) -> Array:
+    """Values of some of n rows, NaN for the others."""
+    out = np.full((n, *values.shape[1:]), np.nan)
+    out[rows] = values
+    return out
 
 
 class HeldOut(NamedTuple):
@@ -40,6 +48,10 @@ class HeldOut(NamedTuple):
     f: Array
     v: Array
     loo: LeaveOneOut
+
+    def scattered(self, rows: Any, n: int) -> HeldOut:
+        """The same of n rows, where these are the given ones; NaN elsewhere."""
+        return self._replace(f=among(self.f, rows, n), v=among(self.v, rows, n))
 
     @property
     def offset(self) -> float:
@@ -58,6 +70,10 @@ class ClassHeldOut(NamedTuple):
     f: Array
     V: Array
     loo: ClassLeaveOneOut
+
+    def scattered(self, rows: Any, n: int) -> ClassHeldOut:
+        """The same of n rows, where these are the given ones; NaN elsewhere."""
+        return self._replace(f=among(self.f, rows, n), V=among(self.V, rows, n))
 
     @property
     def probability(self) -> Array:
@@ -78,6 +94,9 @@ class Readout(Protocol):
         self, mean: Array, root: Array, scale: Array, draws: Array, loglik: Array, recorded: dict[str, Array]
     ) -> Any:
         """A posterior of draws (chains, draws, coefficients)."""
+
+    def some(self, model: Model, rows: Any) -> tuple[Model, Any]:
+        """The model of some observations, in order, and what reads it."""
 
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> Any:
         """Leave-one-out predictors from a Gaussian fit; the model is the one that the unknowns imply."""
@@ -141,6 +160,9 @@ class BinaryReadout:
         worth = 0.0 if self.free_offset else WORTH
         loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, worth=worth, smooth=smooth, tol=self.tol)
         return HeldOut(f, v, loo)
+
+    def some(self, model: Model, rows: Any) -> tuple[Model, BinaryReadout]:
+        return picked(model, rows), replace(self, part=self.part[rows], weight=self.weight[rows])
 
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> HeldOut:
         return self.linked(model, *left_out(model, state, self.part))
@@ -222,6 +244,11 @@ class ClassReadout:
     def _linked(self, moments: ClassMoments, *, smooth: bool = False) -> ClassHeldOut:
         f, V, max_kv = moments
         return ClassHeldOut(f, V, fit_class_link(self.label, f, V, self.weight, max_kv, smooth=smooth))
+
+    def some(self, model: Model, rows: Any) -> tuple[Model, ClassReadout]:
+        design: Any = model.blocks.design
+        own = {"part": self.part[rows], "weight": self.weight[rows], "label": self.label[rows]}
+        return picked(model, design.pairs_of(rows)), replace(self, **own)
 
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> ClassHeldOut:
         return self._linked(fit_cavities(model, state.q, state.f, state.message, self.part))

@@ -67,8 +67,8 @@ def _joint(
         raise ValueError(f"{name} has no random effects; use multi_class='pairwise' or 'sum-to-zero'.")
     if recipe.incomplete:
         raise ValueError(f"{name} does not take missing values; use multi_class='pairwise'.")
-    if recipe.inference == "svi":
-        raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise'.")
+    if recipe.inference == "svi" and scheme != "sum-to-zero":
+        raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise' or 'sum-to-zero'.")
     if not hasattr(recipe.loss, "box"):
         raise ValueError(f"{name} is for likelihood='hinge'; use multi_class='pairwise'.")
     if scheme == "sum-to-zero":

@@ -15,6 +15,7 @@ from softmargin.designs.classes import ClassDesign, pair_weights
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.inference.choices import Candidate, Part, Rules, tilted
 from softmargin.inference.functions import INFERENCES
+from softmargin.inference.many_rows import choice_rows
 from softmargin.inference.readout import ClassReadout
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.trials import Chosen, Trials, chosen_by, loss_of, row_order
@@ -109,10 +110,16 @@ def fit_sum_to_zero(
         whole, readout = built(recipe.prior, recipe.solver)
         model = whole.model
         settings = Settings(readout, callback=callback, **recipe.run)
+        some = choice_rows(len(label), model.dimension)
         chosen, first, normal = recipe.decided(), None, model
         try:
             if recipe.quick and chosen is not None:
                 return fitted(fit_vb(weighted(model, chosen.candidate), settings), chosen)
+            if chosen is None and len(some) < len(label):
+                own, _ = some_rows(recipe, X, some)
+                asked: dict[str, Any] = {"inference": "vb", "prior": Ridge() if model.prior.selects else recipe.prior}
+                few = (own, label[some], count[some], weight[some], columns)
+                chosen = fit_sum_to_zero(replace(recipe, **asked), *few, costs, k, streams=streams, part=True).chosen
             if chosen is None:
                 other, prior = readout, None
                 if model.prior.selects or model.dimension > len(label):
