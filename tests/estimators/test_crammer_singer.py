@@ -90,8 +90,8 @@ def test_rows_left_out_against_refits(inference):
     for number, i in enumerate(at):
         rest = np.arange(50) != i
         other = machine(**settings).fit(X[rest], y[rest])
-        refitted[number] = link.probability(*other._fitted.scores(X[[i]]))[0]
-        inside[number] = link.probability(*model._fitted.scores(X[[i]]))[0]
+        refitted[number] = link.probability(*other._fitted.moments(X[[i]]))[0]
+        inside[number] = link.probability(*model._fitted.moments(X[[i]]))[0]
 
     def loss(p):
         return -np.log(p[np.arange(len(at)), y[at]])

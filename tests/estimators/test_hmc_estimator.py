@@ -70,7 +70,5 @@ def test_what_hmc_cannot_do_is_said():
     X, y = overlapping()
     with pytest.raises(ValueError, match="use inference='gibbs'"):
         BayesianSVC("spike-slab", "hmc", learning_rate=0.5).fit(X, y)
-    with pytest.raises(ValueError, match="two classes or pairs"):
-        BayesianSVC(inference="hmc", multi_class="sum-to-zero").fit(*load_iris(return_X_y=True))
     with pytest.raises(ValueError, match="unknown engine_options"):
         BayesianSVC(inference="hmc", engine_options={"steps": 3}, learning_rate=0.5).fit(X, y)

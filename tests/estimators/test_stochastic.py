@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from softmargin import BayesianSVC
+from softmargin import BayesianSVC, BayesianSVR
+from softmargin.inference import many_rows, stochastic
 from softmargin.inference.readout import BinaryReadout
 from softmargin.inference.settings import Settings
 from softmargin.inference.stochastic import infer_svi
@@ -67,6 +68,63 @@ def test_estimator_by_batches_is_that_of_all_rows():
     assert other.loo_.score == pytest.approx(one.loo_.score, abs=2e-3)
 
 
+@pytest.mark.parametrize("prior", ["ridge", "lasso"])
+def test_many_classes_by_batches_are_those_of_all_rows(prior):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 4))
+    y = (X @ rng.standard_normal((4, 3)) + rng.gumbel(size=(3000, 3))).argmax(axis=1)
+    given = {"prior": prior, "multi_class": "sum-to-zero", "learning_rate": 0.4, "random_state": 0}
+    one, other = (BayesianSVC(inference=name, **given).fit(X, y) for name in ("vb", "svi"))
+    assert np.abs(one.coef_ - other.coef_).max() < 0.3 * one.summary()["sd"].min()
+    np.testing.assert_allclose(other.coef_.sum(axis=0), 0.0, atol=1e-10)
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=0.01)
+    np.testing.assert_allclose(one.loo_probability_, other.loo_probability_, atol=0.02)
+    assert other.loo_.score == pytest.approx(one.loo_.score, abs=2e-3)
+
+
+@pytest.mark.parametrize("likelihood", ["epsilon-insensitive", "squared"])
+def test_regression_by_batches_is_that_of_all_rows(likelihood, monkeypatch):
+    """The noise is that of some of the rows."""
+    monkeypatch.setattr(many_rows, "_ROWS", 1500)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((3000, 4))
+    y = X @ [1.0, -1.0, 0.5, 0.0] + 0.5 * rng.standard_normal(3000)
+    one, other = (
+        BayesianSVR(inference=name, likelihood=likelihood, random_state=0).fit(X, y) for name in ("vb", "svi")
+    )
+    assert np.abs(one.coef_ - other.coef_).max() < 0.3 * one.summary()["sd"].min()
+    np.testing.assert_allclose(one.summary()["sd"], other.summary()["sd"], rtol=0.1)
+    assert other.noise_ == pytest.approx(one.noise_, rel=0.05)
+    assert other.loo_.rmse == pytest.approx(one.loo_.rmse, rel=1e-3)
+
+
+def test_only_some_of_very_many_rows_are_left_out(monkeypatch):
+    monkeypatch.setattr(stochastic, "_KEPT", 200)
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((900, 3))
+    y = (X @ rng.standard_normal((3, 3)) + rng.gumbel(size=(900, 3))).argmax(axis=1)
+    given = {"multi_class": "sum-to-zero", "learning_rate": 0.4, "random_state": 0, "inference": "svi"}
+    few = BayesianSVC(**given).fit(X, y)
+    kept = ~np.isnan(few.loo_probability_[:, 0])
+    assert kept.sum() == 200
+    monkeypatch.setattr(stochastic, "_KEPT", 900)
+    held, every = few._fitted.fit.held, BayesianSVC(**given).fit(X, y)._fitted.fit.held
+    np.testing.assert_allclose(held.f[kept], every.f[kept], atol=1e-12)
+    np.testing.assert_allclose(held.V[kept], every.V[kept], atol=1e-12)
+
+
+def test_rate_of_very_many_rows_of_classes_is_chosen_on_some(monkeypatch):
+    monkeypatch.setattr(many_rows, "_ROWS", 150)
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((700, 2))
+    y = (X @ rng.standard_normal((2, 3)) + rng.gumbel(size=(700, 3))).argmax(axis=1)
+    some = many_rows.choice_rows(700, 6)
+    assert len(some) < 200
+    whole = BayesianSVC(multi_class="sum-to-zero", inference="svi", random_state=0).fit(X, y)
+    few = BayesianSVC(multi_class="sum-to-zero").fit(X[some], y[some])
+    assert whole.learning_rate_ == few.learning_rate_ and whole.tilt_ == few.tilt_
+
+
 def test_what_batches_do_not_take():
     X, y = np.random.default_rng(0).standard_normal((60, 3)), np.resize([0, 1], 60)
     with pytest.raises(ValueError, match="complete rows"):
@@ -74,6 +132,6 @@ def test_what_batches_do_not_take():
     with pytest.raises(ValueError, match="complete rows"):
         BayesianSVC(inference="svi").fit(X, y, groups=np.resize(["a", "b"], 60))
     with pytest.raises(ValueError, match="pairwise"):
-        BayesianSVC(inference="svi", multi_class="sum-to-zero").fit(X, np.resize([0, 1, 2], 60))
+        BayesianSVC(inference="svi", multi_class="crammer-singer").fit(X, np.resize([0, 1, 2], 60))
     with pytest.raises(ValueError, match="gibbs"):
         BayesianSVC("spike-slab", inference="svi", learning_rate=0.5).fit(X, y)

@@ -93,14 +93,25 @@ def test_what_cannot_be_is_said_in_one_sentence(settings, message):
     assert str(error.value).count("\n") == 0 and str(error.value).endswith(".")
 
 
-def test_a_mode_has_no_draws_and_two_numbers_a_row_are_refused():
+def test_a_mode_has_no_draws_and_no_spread():
     X, y = IRIS
     model = joint(inference="map").fit(X, y)
     for ask in (lambda: model.sample(X), model.to_arviz):
         with pytest.raises(ValueError, match="inference='map' gives a point"):
             ask()
-    with pytest.raises(ValueError, match="is for two classes"):
+    with pytest.raises(ValueError, match="inference='map' gives a point"):
         model.decision_function(X, return_std=True)
+    with pytest.raises(ValueError, match="pairs of classes have none"):
+        BayesianSVC().fit(X, y).decision_function(X, return_std=True)
+
+
+def test_standard_deviations_of_scores_are_those_of_their_draws():
+    X, y = IRIS
+    model = joint(random_state=0).fit(X, y)
+    scores, sd = model.decision_function(X[::10], return_std=True)
+    np.testing.assert_array_equal(scores, model.decision_function(X[::10]))
+    drawn = model.sample(X[::10], n=4000)
+    np.testing.assert_allclose(sd, drawn.std(axis=1), rtol=0.06)
 
 
 # --- rare classes ---------------------------------------------------------------------------------------------

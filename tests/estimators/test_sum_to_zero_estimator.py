@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,10 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC
 from softmargin.designs.standardize import design_for
-from softmargin.estimators._training import Training
+from softmargin.losses import Hinge
 from softmargin.models.build import kept_columns
 from softmargin.models.classes.sum_to_zero import fit_sum_to_zero
-from softmargin.models.two_class import fit_two_classes
+from softmargin.models.two_class import Recipe, fit_two_classes
 from softmargin.priors import GroupLasso, Lasso, Ridge, SpikeSlab
 from softmargin.rows.streams import Streams
 
@@ -47,13 +48,12 @@ def test_two_classes_are_the_binary_model(inference):
     X = X[:200, :6]
     y, ones = y[:200], np.ones(200)
     columns = kept_columns(X, ones, intercept=True, standardized=True)
-    settings = BayesianSVC(inference=inference, learning_rate=0.5, tol=1e-12)
-    rows = Training(X, y, ones, columns, (), False, np.arange(200), None)
-    two = fit_two_classes(
-        settings._recipe(Ridge(scale=0.7), rows), X, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0)
+    recipe = Recipe(Ridge(scale=0.7), Hinge(), inference, 0.5, run={"tol": 1e-12})
+    two = fit_two_classes(recipe, X, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0)).fit.posterior
+    wide = Ridge(scale=0.7 * np.sqrt(2.0), intercept_scale=1e4 * np.sqrt(2.0))
+    one = fit_sum_to_zero(
+        replace(recipe, prior=wide), X, y, ones, ones, columns, None, 2, streams=Streams(0)
     ).fit.posterior
-    recipe = settings._recipe(Ridge(scale=0.7 * np.sqrt(2.0), intercept_scale=1e4 * np.sqrt(2.0)), rows)
-    one = fit_sum_to_zero(recipe, X, y, ones, ones, columns, None, 2, streams=Streams(0)).fit.posterior
     design = design_for(X, columns)
     f, v = two.moments(design)
     scores, V = one.moments(design)
@@ -125,7 +125,7 @@ def test_decisions_agree_and_rows_sum_to_zero(settings, kind):
     np.testing.assert_array_equal(model.predict(X), p.argmax(axis=1))
     np.testing.assert_array_equal(scores.argmax(axis=1), p.argmax(axis=1))
     assert model.score(X, y) > 0.97
-    f = model._fitted.scores(X)[0]
+    f = model._fitted.moments(X)[0]
     np.testing.assert_allclose(X @ model.coef_.T + model.intercept_, f, atol=1e-9)
 
 
@@ -241,7 +241,7 @@ def test_directions_that_no_row_saw_have_the_variance_of_the_prior():
     model = joint(learning_rate=0.5, random_state=0).fit(X, label)
     assert model.posterior_.basis is not None
     new = np.random.default_rng(5).standard_normal((4, 45))
-    f, V = model._fitted.scores(new)
+    f, V = model._fitted.moments(new)
     drawn = model.sample(new, 20000)
     for row in range(4):
         np.testing.assert_allclose(drawn[row].mean(axis=0), f[row], atol=0.05 * np.sqrt(V[row].max()))
@@ -253,7 +253,7 @@ def test_directions_that_no_row_saw_have_the_variance_of_the_prior():
     plain = joint(Ridge(scale=0.3), learning_rate=0.5, solver="cholesky", tol=1e-12).fit(X, label)
     dual = joint(Ridge(scale=0.3), learning_rate=0.5, tol=1e-12).fit(X, label)
     np.testing.assert_allclose(dual.coef_, plain.coef_, atol=1e-7)
-    np.testing.assert_allclose(dual._fitted.scores(new)[1], plain._fitted.scores(new)[1], atol=1e-6)
+    np.testing.assert_allclose(dual._fitted.moments(new)[1], plain._fitted.moments(new)[1], atol=1e-6)
     np.testing.assert_allclose(dual.summary()["sd"], plain.summary()["sd"], atol=1e-6)
 
 

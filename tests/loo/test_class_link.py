@@ -274,7 +274,7 @@ def test_without_signal_the_link_does_not_turn_the_scores_round(n, p, signal, in
     slopes = np.linalg.eigvalsh(0.5 * (M + M.T))
     assert slopes[0] > -0.4 * slopes[-1]
     assert model.loo_.error > 0.35  # what is not known is not claimed
-    f, _ = model._fitted.scores(X)
+    f, _ = model._fitted.moments(X)
     assert (model.predict(X) == f.argmax(axis=1)).mean() > 0.5
 
 

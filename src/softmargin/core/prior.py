@@ -126,6 +126,7 @@ class PriorBase:
     """What a bound prior may say of itself beside what it can do; these are the answers of a plain one."""
 
     isotropic = False  # whether rotations of the shrunk coefficients leave it unchanged
+    classes = 1  # blocks of coefficients that sum to zero, where there are several
 
     @property
     def parts(self) -> tuple[Any, ...]:

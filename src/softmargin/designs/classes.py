@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,15 @@ class ClassDesign:
             f[place] = self.base.matvec(beta[r * q : (r + 1) * q], first, last)[at]
         return f * (self.k - 1.0)
 
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Products with several columns of coefficients."""
+        q, lead, hi = self.base.shape[1], int(self.base.intercept), len(self.index) if hi is None else hi
+        f = np.empty((hi - lo, coefficients.shape[1]))
+        for r, place, at, first, last in self._parts(lo, hi):
+            own = coefficients[r * q : (r + 1) * q]
+            f[place] = self.base.matmat(np.ascontiguousarray(own[lead:]), first, last)[at] + own[:lead].sum(axis=0)
+        return f * (self.k - 1.0)
+
     def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
         out = np.zeros((self.k, self.base.shape[1]))
         for r, place, at, first, last in self._parts(lo, hi):
@@ -139,6 +148,20 @@ class ClassDesign:
                 part = np.ascontiguousarray(np.asarray(np.linalg.qr(part.T, mode="r")).T)
             out[place] = self.base.row_quad(part, first, last)[at]
         return out * (self.k - 1.0) ** 2
+
+    def pick(self, index: Any) -> ClassDesign:
+        """Some of the pairs, in order."""
+        base: Any = self.base
+        rows, place = np.unique(self.index[index], return_inverse=True)
+        return replace(self, base=base.pick(rows), index=place, start=np.searchsorted(index, self.start))
+
+    held = pick  # for those who take some rows after others
+
+    def pairs_of(self, rows: Any) -> Index:
+        """The pairs of some base rows."""
+        wanted = np.zeros(self.base.shape[0], dtype=bool)
+        wanted[rows] = True
+        return np.flatnonzero(wanted[self.index])
 
     def rows(self, index: Any) -> Array:
         """The given pairs as a plain dense array."""

@@ -117,7 +117,8 @@ class LinearMachine(CallbackSupport, BaseEstimator):
     def _publish_terms(self, models: Any, per_model: Any, noise: float) -> None:
         """Tables of group effects and of missing entries, where there are any."""
         if self._reader.terms:
-            tables = [model.reader.random_effects(model.joint, model.stretch) for model in models]
+            own = {"classes": getattr(self, "classes_", None)}
+            tables = [model.reader.random_effects(model.joint, model.stretch, **own) for model in models]
             self.random_effects_ = per_model(tables)
             self.variance_components_ = per_model([model.reader.variance_components(noise) for model in models])
         if self._reader.law is not None and len(models) == 1:

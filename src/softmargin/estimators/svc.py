@@ -322,20 +322,22 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         With random effects a known group adds its effect; a new one, or none at all, leaves the mean alone.
 
         With ``return_std`` also the posterior standard deviation of f. With more than two classes: an array
-        (rows, classes), the centred logarithms of the probabilities.
+        (rows, classes), the centred logarithms of the probabilities; and with ``return_std``, where one model has a
+        score for every class, the standard deviations of these scores, whose draws are those of ``sample``.
         """
         X = self._checked(X, groups)
         if not return_std:
             return self._fitted.decision(X, self.probability)
-        self._only_two("decision_function(return_std=True)")
+        if isinstance(self._fitted, Pairwise):
+            raise ValueError(
+                "decision_function(return_std=True) needs scores of the classes, and pairs of classes have none; use "
+                "sample, or multi_class='sum-to-zero'."
+            )
         spread_of(self.posterior_, "decision_function(return_std=True)")
         with one_blas_thread():
             _, v = self._fitted.moments(X)
-        return self._fitted.decision(X, self.probability), self._fitted.stretch * np.sqrt(v)
-
-    def _only_two(self, what: str) -> None:
-        if len(self.classes_) > 2:
-            raise ValueError(f"{what} is for two classes; y had {len(self.classes_)}: use predict_proba or sample.")
+        variance = np.einsum("irr->ir", v) if v.ndim == 3 else v
+        return self._fitted.decision(X, self.probability), self._fitted.stretch * np.sqrt(variance)
 
     @property
     def offset_(self) -> Any:

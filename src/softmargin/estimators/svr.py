@@ -49,7 +49,7 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     prior : str or prior object, default="ridge"
         "ridge", "lasso", "bridge" or "horseshoe"; "spike-slab" ("gibbs") or "laplace-zero" ("gibbs" and "vb"), which
         leave columns out; or a prior object with a scale of your choice.
-    inference : {"vb", "map", "meanfield", "gibbs", "hmc"}, default="vb"
+    inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode, "meanfield" the approximation of Luts and
         Ormerod (2014), "gibbs" exact draws, "hmc" exact draws that follow each other with less correlation.
     likelihood : {"auto", "epsilon-insensitive", "squared"} or loss object, default="auto"

@@ -115,8 +115,6 @@ def _check_hmc(model: Model) -> None:
     """Refuse what trajectories cannot do."""
     if model.prior.selects:
         raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
-    if model.dimension < model.size:
-        raise ValueError("inference='hmc' is for two classes or pairs of them; use 'gibbs', or multi_class='pairwise'.")
     if hasattr(model.blocks.design, "entries"):
         raise ValueError("inference='hmc' needs a matrix of rows or columns, and solver='cg' has none; use 'gibbs'.")
     if model.dimension > 2 * len(model.y):
@@ -205,8 +203,9 @@ def without_selection(model: Model) -> Model:
     if not prior.selects:
         return model
     if not prior.parts:
-        return model.with_prior(Ridge().bind(model.free, len(model.y)))
-    return model.with_prior(prior.with_fixed(Ridge().bind(model.free[prior.parts[0].where], len(model.y))))
+        return model.with_prior(Ridge().bind(model.free, len(model.y), classes=prior.classes))
+    free = model.free[prior.parts[0].where]
+    return model.with_prior(prior.with_fixed(Ridge().bind(free, len(model.y), classes=prior.classes)))
 
 
 def _check_memory(settings: Settings, size: int) -> None:

@@ -9,16 +9,18 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
+from softmargin.core.unknown import implied
 from softmargin.engines.mode.smoothed_start import many_rows, picked, spread_rows
 from softmargin.engines.vi.scale_mixture import mix_over_scale
 from softmargin.engines.vi.screened import ScreenedVI
-from softmargin.inference.readout import HeldOut
 from softmargin.inference.settings import Fit, Settings, options_of, run_engine
 from softmargin.inference.stochastic import infer_svi
+from softmargin.inference.variational import fit_vb
 
-__all__ = ["by_batches", "of_many_rows", "sampled", "suits"]
+__all__ = ["by_batches", "choice_rows", "of_many_rows", "sampled", "suits"]
 
 _ROWS, _RATIO = 5_000, 10  # rows, and rows for each coefficient, that a learning rate is chosen on
+_MANY = 4  # times that number from which on it pays to leave the others out
 _SAMPLE = 4000  # rows by which two covariances are compared
 _ALIKE = 3e-3  # relative difference of variances that no probability shows
 
@@ -28,15 +30,20 @@ def suits(model: Model) -> bool:
     return many_rows(model) and not model.prior.selects and not model.unknowns and not model.prior.parts
 
 
+def choice_rows(n: int, size: int) -> Any:
+    """Places of the rows that a learning rate is chosen on: of very many for ``size`` coefficients, a subsample."""
+    few = max(_ROWS, _RATIO * size)
+    return spread_rows(n, few) if n >= _MANY * few else np.arange(n)
+
+
 def sampled(model: Model, settings: Settings) -> tuple[Any, Model, Settings]:
     """Places of a subsample, and the problem of these rows, that a learning rate can be chosen on.
 
     Its effect on predictions vanishes as rows grow in number, because all rates then have the same limit.
     """
     index = spread_rows(len(model.y), max(_ROWS, _RATIO * model.size))
-    readout: Any = settings.readout
-    readout = replace(readout, part=readout.part[index], weight=readout.weight[index])
-    return index, picked(model, index), replace(settings, readout=readout)
+    few, readout = settings.readout.some(model, index)
+    return index, few, replace(settings, readout=readout)
 
 
 def _variances(model: Model, root: Any, near: Array) -> Array:
@@ -49,15 +56,25 @@ def _variances(model: Model, root: Any, near: Array) -> Array:
 
 
 def by_batches(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
-    """By batches of rows; of very many rows only some have leave-one-out predictors."""
-    if model.unknowns or model.prior.parts:
+    """By batches of rows; of very many rows only some have leave-one-out predictors.
+
+    What is not known beside the coefficients is learned from some of the rows, and then given: that many rows tell a
+    noise level as well as all of them tell the coefficients.
+    """
+    if any(unknown.changes_rows for unknown in model.unknowns) or model.prior.parts:
         raise ValueError("inference='svi' takes complete rows without random effects; use inference='vb'.")
     if model.prior.selects:
         raise ValueError("inference='svi' does not go with priors that select; use inference='gibbs'.")
-    done = infer_svi(model, settings)
-    f, v = np.full((2, len(model.y)), np.nan)
-    f[done.rows], v[done.rows] = done.fit.held.f, done.fit.held.v
-    return done.fit._replace(held=HeldOut(f, v, done.fit.held.loo))
+    states: tuple[Any, ...] = ()
+    if model.unknowns:
+        few, readout = settings.readout.some(model, spread_rows(len(settings.readout.part), _ROWS))
+        quick = fit_vb(few, replace(settings, readout=readout, options={}, callback=None)) if first is None else first
+        if quick.outcome.interrupted:
+            raise KeyboardInterrupt("interrupted while the batches were being prepared")
+        states = quick.unknowns
+        model = implied(model, states)
+    done = infer_svi(model, settings, unknowns=states)
+    return done.fit._replace(held=done.fit.held.scattered(done.rows, len(settings.readout.part)))
 
 
 def of_many_rows(model: Model, settings: Settings, first: Fit | None = None) -> Fit:

@@ -58,7 +58,8 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
     quick = fit_vb(model, settings.aside()) if first is None else first
     if quick.outcome.interrupted:
         raise KeyboardInterrupt("interrupted while the mode was being prepared")
-    _, state, unknowns = view(model, quick.outcome.state)
+    there, state, unknowns = view(model, quick.outcome.state)
+    mean = settings.readout.predictors(there, state.coefficients[0], state.f)
     prior: Any = model.prior
     if prior.parts:
         prior = prior.settled(state.prior)
@@ -66,8 +67,9 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
         prior = prior.at_scale(state.prior.values["scale"])
     given = model.with_prior(prior)
 
-    def held(now: Model, f: Array, unknowns: tuple[Any, ...] = ()) -> Any:
-        return settings.readout.of_point(now, f, state.f, quick.held, unknowns)
+    def held(now: Model, beta: Array, f: Array, unknowns: tuple[Any, ...] = ()) -> Any:
+        predictors = settings.readout.predictors(now, beta, f)
+        return settings.readout.of_point(now, predictors, mean, quick.held, unknowns)
 
     convex, values = prior.penalty(1.0) is not None, dict(state.prior.values)
     if not unknowns and convex and model.loss.margin_slope > 0.0 and "algorithm" not in settings.options:
@@ -86,7 +88,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
     now, point, unknowns = view(given, outcome.state)
     scale = point.prior.values["scale"]
     posterior = settings.readout.point(point.q.mean.copy(), scale)
-    found = held(now, point.f, unknowns)
+    found = held(now, point.q.mean, point.f, unknowns)
     return Fit(posterior, found, scale, outcome, gap=float("nan"), unknowns=unknowns, values=values)
 
 
@@ -205,7 +207,7 @@ def _of_mode(
     scale = outcome.state.prior.values["scale"]
     later = hasattr(model.space, "left_out")  # products alone: what takes the longest waits until it is asked for
     if held is not None:
-        left_out = held(model, point.f)
+        left_out = held(model, point.beta, point.f)
     else:
         left_out = (deferred if later else type(settings.readout).of_mode)(settings.readout, model, point, penalty)
     return Fit(settings.readout.point(point.beta, scale), left_out, scale, outcome, gap=gap, notice=notice)

@@ -11,10 +11,18 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.designs.standardize import Columns
 from softmargin.engines.mode.active_set import ActiveSet, leave_one_out
+from softmargin.engines.mode.smoothed_start import picked
 from softmargin.engines.vi.scale_mixture import Mixture
 from softmargin.loo.cavity import CavityAverage, grouped_cavity
 from softmargin.loo.class_average import ClassCavityAverage
-from softmargin.loo.class_cavity import ClassMoments, draw_cavities, fit_cavities, mix_cavities, mode_cavities
+from softmargin.loo.class_cavity import (
+    ClassMoments,
+    class_scores,
+    draw_cavities,
+    fit_cavities,
+    mix_cavities,
+    mode_cavities,
+)
 from softmargin.loo.class_link import ClassLeaveOneOut, fit_class_link
 from softmargin.loo.link import WORTH, LeaveOneOut, cavity, fit_link, mixed_cavity
 from softmargin.loo.missing_cavity import left_out
@@ -22,9 +30,16 @@ from softmargin.posterior.classes import ClassDraws, ClassGaussian, ClassPoint
 from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.priors.penalty import Penalty
 
-__all__ = ["BinaryReadout", "ClassHeldOut", "ClassReadout", "HeldOut", "Readout"]
+__all__ = ["BinaryReadout", "ClassHeldOut", "ClassReadout", "HeldOut", "Readout", "among"]
 
 _GAUSSIAN = 0.9  # largest k v up to which moments of draws are treated as Gaussian
+
+
+def among(values: Array, rows: Any, n: int) -> Array:
+    """Values of some of n rows, NaN for the others."""
+    out = np.full((n, *values.shape[1:]), np.nan)
+    out[rows] = values
+    return out
 
 
 class HeldOut(NamedTuple):
@@ -33,6 +48,10 @@ class HeldOut(NamedTuple):
     f: Array
     v: Array
     loo: LeaveOneOut
+
+    def scattered(self, rows: Any, n: int) -> HeldOut:
+        """The same of n rows, where these are the given ones; NaN elsewhere."""
+        return self._replace(f=among(self.f, rows, n), v=among(self.v, rows, n))
 
     @property
     def offset(self) -> float:
@@ -51,6 +70,10 @@ class ClassHeldOut(NamedTuple):
     f: Array
     V: Array
     loo: ClassLeaveOneOut
+
+    def scattered(self, rows: Any, n: int) -> ClassHeldOut:
+        """The same of n rows, where these are the given ones; NaN elsewhere."""
+        return self._replace(f=among(self.f, rows, n), V=among(self.V, rows, n))
 
     @property
     def probability(self) -> Array:
@@ -72,14 +95,20 @@ class Readout(Protocol):
     ) -> Any:
         """A posterior of draws (chains, draws, coefficients)."""
 
+    def some(self, model: Model, rows: Any) -> tuple[Model, Any]:
+        """The model of some observations, in order, and what reads it."""
+
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> Any:
         """Leave-one-out predictors from a Gaussian fit; the model is the one that the unknowns imply."""
 
     def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> Any:
         """From a mixture of such fits over the scale."""
 
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        """What ``held`` has of every row, of given coefficients and with the row itself; f are those of the loss."""
+
     def of_point(self, model: Model, f: Array, mean: Array, held: Any, unknowns: tuple[Any, ...] = ()) -> Any:
-        """From a mode with predictors f, beside a Gaussian fit with predictors ``mean`` and their ``held`` ones."""
+        """From a mode with ``predictors`` f, beside a Gaussian fit with predictors ``mean`` and their ``held`` ones."""
 
     def of_other(self, held: Any, posterior: Any) -> Any:
         """From draws whose left-out predictors are those of a Gaussian fit."""
@@ -132,12 +161,18 @@ class BinaryReadout:
         loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, worth=worth, smooth=smooth, tol=self.tol)
         return HeldOut(f, v, loo)
 
+    def some(self, model: Model, rows: Any) -> tuple[Model, BinaryReadout]:
+        return picked(model, rows), replace(self, part=self.part[rows], weight=self.weight[rows])
+
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> HeldOut:
         return self.linked(model, *left_out(model, state, self.part))
 
     def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> HeldOut:
         outs = [left_out(model, state, self.part) for state in mixture.states]
         return self.linked(model, *mixed_cavity(mixture.weights, outs))
+
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        return f
 
     def of_point(self, model: Model, f: Array, mean: Array, held: HeldOut, unknowns: tuple[Any, ...] = ()) -> HeldOut:
         """With an offset: few rows per group leave the mode of their effects far from the mean."""
@@ -210,12 +245,30 @@ class ClassReadout:
         f, V, max_kv = moments
         return ClassHeldOut(f, V, fit_class_link(self.label, f, V, self.weight, max_kv, smooth=smooth))
 
+    def some(self, model: Model, rows: Any) -> tuple[Model, ClassReadout]:
+        design: Any = model.blocks.design
+        own = {"part": self.part[rows], "weight": self.weight[rows], "label": self.label[rows]}
+        return picked(model, design.pairs_of(rows)), replace(self, **own)
+
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...] = ()) -> ClassHeldOut:
         return self._linked(fit_cavities(model, state.q, state.f, state.message, self.part))
 
     def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...] = ()) -> ClassHeldOut:
         parts = [fit_cavities(model, state.q, state.f, state.message, self.part) for state in mixture.states]
         return self._linked(mix_cavities(mixture.weights, parts))
+
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        design: Any = model.blocks.design
+        return class_scores(design.base, beta, np.zeros((len(beta), 0)), self.k)[0]
+
+    def of_point(
+        self, model: Model, f: Array, mean: Array, held: ClassHeldOut, unknowns: tuple[Any, ...] = ()
+    ) -> ClassHeldOut:
+        moments = ClassMoments(f - (mean - held.f), np.zeros_like(held.V), float("nan"))
+        return self._linked(moments, smooth=True)
+
+    def of_other(self, held: ClassHeldOut, posterior: Any) -> ClassHeldOut:
+        return held
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> ClassHeldOut:
         moments = mode_cavities(model, point._replace(g=self._least(model, point)), penalty, self.part)

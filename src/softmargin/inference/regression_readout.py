@@ -11,7 +11,9 @@ from softmargin.core.array import Array
 from softmargin.core.loss import Message
 from softmargin.core.model import Model
 from softmargin.designs.standardize import Columns
+from softmargin.engines.mode.smoothed_start import picked
 from softmargin.engines.vi.scale_mixture import Mixture
+from softmargin.inference.readout import among
 from softmargin.loo.cavity import CavityAverage, grouped_cavity
 from softmargin.loo.link import mixed_cavity
 from softmargin.loo.missing_cavity import left_out
@@ -86,6 +88,11 @@ class HeldOutResponses(NamedTuple):
     levels: Array  # equally probable noise levels nu
     losses: tuple[Any, ...]  # and the loss that goes with each
 
+    def scattered(self, rows: Any, n: int) -> HeldOutResponses:
+        """The same of n rows, where these are the given ones; NaN elsewhere."""
+        f, v, density = (among(values, rows, n) for values in (self.f, self.v, self.log_density))
+        return self._replace(f=f, v=v, log_density=density)
+
 
 @dataclass(frozen=True, eq=False)
 class RegressionReadout:
@@ -133,6 +140,10 @@ class RegressionReadout:
         kept = model.size <= _NARROW and model.loss.offers("draw")
         return CavityAverage(model, self.part) if kept else None
 
+    def some(self, model: Model, rows: Any) -> tuple[Model, RegressionReadout]:
+        """The model of some observations, in order, and what reads it."""
+        return picked(model, rows), replace(self, part=self.part[rows], count=self.count[rows])
+
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...]) -> HeldOutResponses:
         """Rows left out of a Gaussian fit; exact for the squared loss at a given noise level and scale."""
         return self._held(model, *_left_out(model, state, self.part), *levels_of_law(unknowns[self.noise]))
@@ -141,6 +152,10 @@ class RegressionReadout:
         """Rows left out of a mixture of such fits over the scale."""
         moments = mixed_cavity(mixture.weights, [_left_out(model, each, self.part) for each in mixture.states])
         return self._held(model, *moments, *levels_of_law(unknowns[self.noise]))
+
+    def predictors(self, model: Model, beta: Array, f: Array) -> Array:
+        """The linear predictors are all there is."""
+        return f
 
     def of_point(
         self, model: Model, f: Array, mean: Array, held: HeldOutResponses, unknowns: tuple[Any, ...]

@@ -29,7 +29,7 @@ def selecting_sampler(prior: Any) -> Any:
     """Class of the sampler that moves between models; None where the prior has no point masses."""
     if not has_point_masses(prior):
         return None
-    return _SAMPLERS[prior.point_masses, getattr(prior, "classes", 1) > 1]
+    return _SAMPLERS[prior.point_masses, prior.classes > 1]
 
 
 def selecting_variational(prior: Any) -> Any:

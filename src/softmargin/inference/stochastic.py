@@ -6,15 +6,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from softmargin.core.array import Array
+from softmargin.core.loss import Message
 from softmargin.core.model import Model
+from softmargin.core.space import Normal
 from softmargin.engines.vi.stochastic import SVI, SVIState
 from softmargin.engines.vi.stochastic_fit import fit_svi
-from softmargin.inference.readout import BinaryReadout, HeldOut
 from softmargin.inference.settings import Fit, Settings, options_of
-from softmargin.loo.link import fit_link
-from softmargin.loo.stochastic_cavity import held_out
+from softmargin.rows.permutation import shuffled
+from softmargin.rows.streams import Purpose
 
 __all__ = ["StochasticFit", "infer_svi"]
+
+_KEPT = 50_000  # observations with leave-one-out predictors, at most
 
 
 class StochasticFit(NamedTuple):
@@ -25,18 +29,35 @@ class StochasticFit(NamedTuple):
     state: SVIState
 
 
-def infer_svi(model: Model, settings: Settings, state: SVIState | None = None) -> StochasticFit:
-    """Stochastic variational inference; with ``state`` the rows are added to those that it has seen."""
+class _Seen(NamedTuple):
+    """A Gaussian of the coefficients as some of the rows see it."""
+
+    q: Normal
+    f: Array
+    v: Array
+    message: Message
+
+
+def infer_svi(
+    model: Model, settings: Settings, state: SVIState | None = None, unknowns: tuple[Any, ...] = ()
+) -> StochasticFit:
+    """Stochastic variational inference; with ``state`` the rows are added to those that it has seen.
+
+    ``unknowns`` are the states that the model was made with, where it had unknowns.
+    """
     if hasattr(model.blocks.design, "entries"):
         raise ValueError("inference='svi' needs rows, and solver='cg' has products alone; use inference='vb'.")
     options = dict(options_of(settings, "batch", "first", "decay", "mean_field", "epochs"))
     epochs, engine = options.pop("epochs", None), SVI(**options)
-    readout: BinaryReadout = settings.readout
     watch = {"progress": settings.progress("svi", None), "callback": settings.callback}
     done = fit_svi(model, engine, epochs=epochs, state=state, **watch)
     q, scale = done.state.q, done.state.prior.values["scale"]
-    rows, f, v, max_kv = held_out(done, engine, readout.part)
-    offset = readout.columns.intercept
-    link = fit_link(model.y[rows], f, v, readout.weight[rows], max_kv, offset=offset, tol=readout.tol)
+    n = len(settings.readout.part)
+    rows = np.arange(n)
+    if n > _KEPT:
+        rows = np.sort(shuffled(rows[:_KEPT], n, model.streams.at(Purpose.CAVITY)))
+    few, readout = settings.readout.some(model, rows)
+    f, v = few.blocks.matvec(q.mean), few.blocks.row_quad(q.root)
+    held = readout.of_fit(few, _Seen(q, f, v, engine.face(few)(few.y, few.c, f, v)), unknowns)
     posterior = readout.gaussian(q.mean, q.root, np.array([scale]), np.ones(1))
-    return StochasticFit(Fit(posterior, HeldOut(f, v, link), scale, done.outcome), rows, done.state)
+    return StochasticFit(Fit(posterior, held, scale, done.outcome, unknowns=unknowns), rows, done.state)

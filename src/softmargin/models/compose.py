@@ -9,10 +9,10 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.designs.dense import Dense
-from softmargin.designs.grouped import Grouped
+from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.inference.settings import Fit
-from softmargin.models.build import bound_prior, prepare
+from softmargin.models.build import bound_prior, observed_columns, prepare
 from softmargin.models.random_effects.terms import Coded, coded
 from softmargin.models.reader import Reader, indicators
 from softmargin.posterior.variance_components import Components
@@ -25,7 +25,7 @@ from softmargin.solvers.full import Full
 from softmargin.unknowns.missing import Missing
 from softmargin.unknowns.term_scales import TermScales
 
-__all__ = ["Composition", "Data", "compose"]
+__all__ = ["Composition", "Data", "as_columns", "compose", "some_rows"]
 
 _PLAIN = 3000  # coefficients that an engine without elimination takes
 
@@ -50,13 +50,13 @@ class Composition(NamedTuple):
     terms: tuple[Coded, ...] = ()
     missing: int | None = None  # which of the unknowns the missing entries are
 
-    def reader(self, fit: Fit, unit: float = 1.0) -> Reader:
+    def reader(self, fit: Fit, unit: float = 1.0, kind: type[Reader] = Reader) -> Reader:
         """How the fitted model sees new rows; ``unit`` is that of the model's response in units of the data."""
         components = tuple(_components(term, fit.values, unit) for term in self.terms)
         if self.missing is None:
-            return Reader(self.columns, self.terms, components)
+            return kind(self.columns, self.terms, components)
         found = fit.unknowns[self.missing]
-        return Reader(self.columns, self.terms, components, found.law, found.cells().to_user(self.columns))
+        return kind(self.columns, self.terms, components, found.law, found.cells().to_user(self.columns))
 
 
 def compose(
@@ -118,17 +118,33 @@ def _with_terms(
         grouped: Any = Grouped(base, parts)
         blocks = Blocks(grouped, data.response, data.weight, workers=workers)
         return Model(blocks, loss, bound, free, streams, Arrowhead(bound.coupling))
-    if bound.coupling is not None:
-        raise ValueError(f"{reason} needs uncorrelated effects: use RandomEffect(..., covariance='diagonal').")
-    if len(free) > _PLAIN:
-        raise ValueError(
-            f"{reason} needs a column for every group, and {len(free)} are more than {_PLAIN}; use inference='vb' or "
-            "'gibbs' with complete rows and a prior such as Ridge or Horseshoe."
-        )
-    rows = np.column_stack((base.rows(np.arange(n))[:, int(columns.intercept) :], indicators(parts)))
-    design = Dense.plain(rows, intercept=columns.intercept)
+    way = "use inference='vb' or 'gibbs' with complete rows and a prior such as Ridge or Horseshoe"
+    design = as_columns(base, parts, terms, reason, way)
     blocks = Blocks(design, data.response, data.weight, workers=workers)
     return Model(blocks, loss, bound, free, streams, Full(), known=sum(part.size for part in parts))
+
+
+def as_columns(
+    base: Any, parts: tuple[GroupTerm, ...], terms: tuple[Coded, ...], reason: str, way: str, copies: int = 1
+) -> Dense:
+    """The terms as plain columns behind those of the base, each with ``copies`` coefficients."""
+    if any(term.prior.coupled for term in terms):
+        raise ValueError(f"{reason} needs uncorrelated effects: use RandomEffect(..., covariance='diagonal').")
+    size = copies * (base.shape[1] + sum(part.size for part in parts))
+    if size > _PLAIN:
+        raise ValueError(
+            f"{reason} needs a column for every group, and {size} coefficients are more than {_PLAIN}; {way}."
+        )
+    rows = np.column_stack((base.rows(np.arange(base.shape[0]))[:, int(base.intercept) :], indicators(parts)))
+    return Dense.plain(rows, intercept=base.intercept)
+
+
+def some_rows(recipe: Any, X: Any, rows: Any) -> tuple[Any, Any]:
+    """Some of the rows, to be fitted on their own: with their groups, and the predictors alone."""
+    own = X.at(rows) if recipe.effects else X[rows]
+    if recipe.incomplete:
+        own = own._replace(X=observed_columns(own.X)) if recipe.effects else observed_columns(own)
+    return own, own.X if recipe.effects else own
 
 
 def _components(term: Coded, values: dict[Any, Any], unit: float) -> Components:

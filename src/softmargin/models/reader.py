@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from softmargin.models.random_effects.effect import Smooth
 from softmargin.models.random_effects.labels import table_index
 from softmargin.models.random_effects.terms import Coded
 from softmargin.posterior import diagnostics
-from softmargin.posterior.coefficients import DrawsPosterior, leading, widened
+from softmargin.posterior.coefficients import DrawsPosterior, widened
 from softmargin.posterior.variance_components import Components
 from softmargin.rows.in_memory import Blocks
 from softmargin.unknowns.covariates import CovariateLaw
@@ -59,7 +60,7 @@ class Reader:
 
     def own(self, posterior: Any) -> Any:
         """The posterior of the predictors' coefficients."""
-        return leading(posterior, self.size) if self.terms else posterior
+        return posterior.leading(self.size) if self.terms else posterior
 
     def design(self, X: Any) -> Any:
         """New rows; a group that is not known has no effect here, and what is missing has its density."""
@@ -91,12 +92,27 @@ class Reader:
         blocks = Blocks(self._design(X, parts))
         f = blocks.matvec(posterior.mean)
         v = blocks.row_quad(posterior.root) if posterior.has_spread else np.zeros(len(f))
-        between = np.zeros(len(f))
+        return Moments(f, v + blocks.excess(posterior.mean), self._between(parts, len(f)))
+
+    def _between(self, parts: tuple[GroupTerm, ...], rows: int) -> Array:
+        """What rows vary by whose groups were not seen."""
+        between = np.zeros(rows)
         for term, component, part in zip(self.terms, self.components, parts, strict=True):
             if term.levels is not None:
                 z = part.columns[part.codes < 0]
                 between[part.codes < 0] += np.einsum("ia,ab,ib->i", z, component.covariance, z)
-        return Moments(f, v + blocks.excess(posterior.mean), between)
+        return between
+
+    def _unseen(self, X: Any, parts: tuple[GroupTerm, ...]) -> Iterator[tuple[Components, Array, Any, Any]]:
+        """For every term with groups that were not seen: what it varies by, its columns in their rows, these, and
+        the number of each one's group."""
+        for term, component, part in zip(self.terms, self.components, parts, strict=True):
+            new = np.flatnonzero(part.codes < 0)
+            if term.levels is not None and len(new):
+                number = pd.factorize(term.names(X).iloc[new])[0]
+                alone = np.flatnonzero(number < 0)  # no label: a group of its own
+                number[alone] = number.max(initial=-1) + 1 + np.arange(len(alone))
+                yield component, part.columns[new], new, number
 
     def sample(self, posterior: Any, X: Any, n: int, rng: np.random.Generator) -> Array:
         """Draws (rows, n) of f, missing entries drawn too; rows of one new group share the draw of its effect."""
@@ -110,14 +126,9 @@ class Reader:
         if self.law is not None:
             spread = np.column_stack([np.sqrt(np.maximum(design.excess(one), 0.0)) for one in beta])
             f += spread * rng.standard_normal(f.shape)
-        for term, component, part in zip(self.terms, self.components, parts, strict=True):
-            new = np.flatnonzero(part.codes < 0)
-            if term.levels is not None and len(new):
-                number = pd.factorize(term.names(X).iloc[new])[0]
-                alone = np.flatnonzero(number < 0)  # no label: a group of its own
-                number[alone] = number.max(initial=-1) + 1 + np.arange(len(alone))
-                u = component.new_groups(rng, int(number.max()) + 1, n)
-                f[new] += np.einsum("ia,ina->in", part.columns[new], u[number])
+        for component, columns, new, number in self._unseen(X, parts):
+            u = component.new_groups(rng, int(number.max()) + 1, n)
+            f[new] += np.einsum("ia,ina->in", columns, u[number])
         return np.asarray(f)
 
     def imputed(self, rows: Any, names: list[str]) -> pd.DataFrame:
@@ -126,7 +137,9 @@ class Reader:
         row, column, mean, sd = self.entries
         return pd.DataFrame({"row": rows[row], "feature": [names[j] for j in column], "mean": mean, "sd": sd})
 
-    def random_effects(self, posterior: Any, stretch: float, level: float = 0.95) -> dict[str, pd.DataFrame]:
+    def random_effects(
+        self, posterior: Any, stretch: float, level: float = 0.95, classes: Any = None
+    ) -> dict[str, pd.DataFrame]:
         """For every grouping factor a table of its groups' effects in the units of the data."""
         found, start, reach = {}, self.size, float(ndtri(0.5 + 0.5 * level))
         for number, term in enumerate(self.terms):

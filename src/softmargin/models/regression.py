@@ -23,6 +23,7 @@ from softmargin.core.model import Model
 from softmargin.designs.standardize import Columns
 from softmargin.inference.choices import Record, mean_and_error
 from softmargin.inference.functions import INFERENCES
+from softmargin.inference.many_rows import sampled
 from softmargin.inference.regression_readout import RegressionReadout, Units, half_widths
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.variational import fit_vb
@@ -108,7 +109,11 @@ def fit_regression(
         readout = RegressionReadout(columns, whole.basis, units, whole.part, count)
         settings = Settings(readout, callback=callback, **recipe.run)
         try:
-            likelihood, record, first = choose_likelihood(likelihoods, whole.model, settings, under_ridge)
+            model, choosing = whole.model, settings
+            if recipe.inference == "svi" and not recipe.refits:  # by batches: chosen on some of the rows
+                _, model, choosing = sampled(model, settings)
+            likelihood, record, first = choose_likelihood(likelihoods, model, choosing, under_ridge)
+            first = first if model is whole.model else None
             if first is not None and first.outcome.interrupted and recipe.inference != "vb":
                 raise KeyboardInterrupt("interrupted while the likelihood was being chosen")
             fit = INFERENCES[recipe.inference](likelihood.of(whole.model), settings, first)

@@ -36,8 +36,8 @@ from softmargin.inference.trials import (
 from softmargin.inference.variational import fit_vb
 from softmargin.loo.link import decided
 from softmargin.losses.probability import predictive_probability, pseudo_probability, sign_probability
-from softmargin.models.build import kept_columns, observed_columns
-from softmargin.models.compose import Data, compose
+from softmargin.models.build import kept_columns
+from softmargin.models.compose import Data, compose, some_rows
 from softmargin.models.fitted import Fitted, Linear
 from softmargin.models.remarks import compared_with_logit
 from softmargin.models.wide import choose_wide, is_wide
@@ -265,10 +265,8 @@ def _choose_by_refits(recipe: Recipe, data: Data, form: dict[str, Any], model: M
 
     def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
         rows, times = train.rows, count[train.rows] * train.share
-        own, held = (X.at(rows), X.at(test.rows)) if recipe.effects else (X[rows], X[test.rows])
-        if recipe.incomplete:
-            own = own._replace(X=observed_columns(own.X)) if recipe.effects else observed_columns(own)
-        values = own.X if recipe.effects else own
+        own, values = some_rows(recipe, X, rows)
+        held = X.at(test.rows) if recipe.effects else X[test.rows]
         kept = kept_columns(values, times, intercept=columns.intercept, standardized=recipe.standardized)
         some = (own, sign[rows], times, weight[rows] * train.share, kept)
         other = fit_two_classes(recipe.refit(candidate), *some, streams=form["streams"], part=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.designs.standardize import Columns
 from softmargin.loo.class_cavity import class_scores
+from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
 from softmargin.posterior.draws import CoefficientDraws
 from softmargin.solvers.coordinates import Coordinates
 
@@ -68,6 +69,14 @@ class ClassPoint:
     def _unseen(self, outside: Array) -> Any:
         return 0.0
 
+    def leading(self, size: int) -> ClassPoint:
+        """The posterior of the first ``size`` coefficients of every class."""
+        return replace(self, mean=self.mean[:, :size])
+
+    def of_class(self, r: int) -> Posterior:
+        """The coefficients of one class."""
+        return PointPosterior(self.columns, self.basis, self.mean[r], self.square)
+
 
 @dataclass(frozen=True, eq=False)
 class ClassGaussian(ClassPoint):
@@ -85,13 +94,25 @@ class ClassGaussian(ClassPoint):
     def _unseen(self, outside: Array) -> Any:
         return self.square * outside[:, None, None] * self._centred
 
+    def _blocks(self) -> Array:
+        """The root class by class, (k, r, m)."""
+        return self.root.reshape(*self.mean.shape, -1)
+
+    def leading(self, size: int) -> ClassGaussian:
+        root = np.ascontiguousarray(self._blocks()[:, :size].reshape(self.k * size, -1))
+        return replace(self, mean=self.mean[:, :size], root=root)
+
+    def of_class(self, r: int) -> GaussianPosterior:
+        root = np.ascontiguousarray(self._blocks()[r])
+        return GaussianPosterior(self.columns, self.basis, self.mean[r], self.square, root, self.scales, self.weights)
+
     def table(self, level: float) -> list[dict[str, Array]]:
         """Mean, sd, interval and P(> 0) of every class, intercept first."""
         coef, intercept = self.user_mean()
         lead, reach = int(self.columns.intercept), float(ndtri(0.5 + 0.5 * level))
         direction, tables = self.columns.intercept_direction(), []
         unseen = self._coordinates.unseen()
-        for r, part in enumerate(self.root.reshape(self.k, -1, self.root.shape[1])):
+        for r, part in enumerate(self._blocks()):
             lifted = self._coordinates.lift_root(part)
             variance, across = np.einsum("ij,ij->i", lifted, lifted), lifted.T @ direction
             start = float(across @ across)
@@ -155,6 +176,15 @@ class ClassDraws(ClassGaussian):
     def scale(self) -> Array:
         """Draws (chains, draws) of the prior scale."""
         return self.scales.reshape(self.draws.shape[:2])
+
+    def leading(self, size: int) -> ClassDraws:
+        own = super().leading(size)
+        return replace(self, mean=own.mean, root=own.root, draws=self.draws[..., :size])
+
+    def of_class(self, r: int) -> DrawsPosterior:
+        drawn = self.draws[..., r, :]
+        given = vars(super().of_class(r))
+        return DrawsPosterior(**given, draws=drawn, loglik=self.loglik, recorded=self.recorded)
 
     def in_blocks(self) -> CoefficientDraws:
         """Every draw of the coefficients, some columns at a time."""

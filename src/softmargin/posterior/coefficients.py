@@ -17,7 +17,7 @@ from softmargin.rows.in_memory import Blocks, Cell
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.low_rank import noise, quadratic, squares
 
-__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "leading", "widened"]
+__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "widened"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,10 @@ class Posterior:
         f = self.predictor(design)
         return f, np.zeros_like(f)
 
+    def leading(self, size: int) -> Posterior:
+        """The posterior of the first ``size`` coefficients."""
+        return replace(self, mean=self.mean[:size])
+
 
 @dataclass(frozen=True, eq=False)
 class PointPosterior(Posterior):
@@ -70,6 +74,11 @@ class GaussianPosterior(Posterior):
 
     def moments(self, design: Design) -> tuple[Array, Array]:
         return self.predictor(design), self._variance(design)
+
+    def leading(self, size: int) -> GaussianPosterior:
+        plain = isinstance(self.root, np.ndarray)
+        root = np.ascontiguousarray(self.root[:size]) if plain else _LeadingRoot(self.root, size)
+        return replace(self, mean=self.mean[:size], root=root)
 
     def _variance(self, design: Design) -> Array:
         if self.basis is None:
@@ -150,6 +159,10 @@ class DrawsPosterior(GaussianPosterior):
     draws: Array
     loglik: Array  # (chains, draws) log pseudo-likelihood
     recorded: dict[str, Array] = field(default_factory=dict)  # (chains, draws) of what else was sampled
+
+    def leading(self, size: int) -> DrawsPosterior:
+        own = super().leading(size)
+        return replace(self, mean=own.mean, root=own.root, draws=self.draws[..., :size])
 
     @property
     def scale(self) -> Array:
@@ -248,15 +261,3 @@ class _LeadingRoot:
     def noise(self, rng: np.random.Generator, n: int) -> Array:
         """Draws (n, size) of N(0, C)."""
         return noise(self.whole, rng, n)[:, : self.size]
-
-
-def leading(posterior: Any, size: int) -> Any:
-    """The posterior of the first ``size`` coefficients."""
-    changes: dict[str, Any] = {"mean": posterior.mean[:size]}
-    if isinstance(posterior, GaussianPosterior):
-        root = posterior.root
-        plain = isinstance(root, np.ndarray)
-        changes["root"] = np.ascontiguousarray(root[:size]) if plain else _LeadingRoot(root, size)
-    if isinstance(posterior, DrawsPosterior):
-        changes["draws"] = posterior.draws[..., :size]
-    return replace(posterior, **changes)

@@ -80,11 +80,18 @@ class Terms:
         if len({"scale", *labels}) <= len(labels):
             raise ValueError(f"the labels of the terms must differ from each other and from 'scale'; got {labels}.")
 
-    def bind(self, free: Flags, rows: int | None = None) -> BoundTerms:
-        """Attach the prior to coefficients; the terms take the last ones."""
-        first = len(free) - sum(term.size for term in self.terms)
+    def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> BoundTerms:
+        """Attach the prior to coefficients; the terms take the last ones.
+
+        With several ``classes`` the coefficients are that many blocks which sum to zero, the terms take the last ones
+        of every block, and the classes share each standard deviation.
+        """
+        block = len(free) // classes
+        first = block - sum(term.size for term in self.terms)
         if first < 0:
-            raise ValueError(f"the terms have {len(free) - first} coefficients, but there are only {len(free)}.")
+            raise ValueError(f"the terms have {block - first} coefficients, but there are only {block}.")
+        if classes > 1:
+            return self._of_classes(free, rows, classes, first)
         start, coupled = first, []
         for term in self.terms:
             if term.coupled:
@@ -98,6 +105,21 @@ class Terms:
             parts.extend(_parts(term, start, extras))
             start += term.size
         return BoundTerms(tuple(parts), len(free), coupling)
+
+    def _of_classes(self, free: Flags, rows: int | None, classes: int, start: int) -> BoundTerms:
+        """The parts over all blocks of class coefficients."""
+        if any(term.coupled for term in self.terms):
+            raise ValueError("terms of several classes have uncorrelated columns; use full=False.")
+        number = np.arange(len(free)).reshape(classes, -1)
+        where = number[:, :start].ravel()
+        fixed: Any = self.fixed
+        parts = [Part((), where, _NOWHERE, fixed.bind(free[where], rows, classes=classes), not free[where].all())]
+        for term in self.terms:
+            for part in _parts(term, start, iter(())):
+                bound = replace(part.prior, free=np.zeros(term.groups * classes, dtype=bool), classes=classes)
+                parts.append(replace(part, where=number[:, part.where].ravel(), prior=bound))
+            start += term.size
+        return BoundTerms(tuple(parts), len(free), None, classes)
 
 
 def _parts(term: TermPrior, start: int, extras: Any) -> Iterable[Part]:
@@ -119,7 +141,7 @@ class Part:
     """Some of the coefficients with a prior of their own; the part of the fixed effects has no labels."""
 
     labels: tuple[str, ...]
-    where: slice
+    where: Any  # a slice, or with several classes an index over their blocks
     extra: slice  # their entries above the diagonal, in the coupling's writing
     prior: Any
     shrunk: bool = True  # whether any of them is
@@ -127,7 +149,9 @@ class Part:
     @property
     def size(self) -> int:
         """Number of coefficients."""
-        return len(range(self.where.start, self.where.stop, self.where.step or 1))
+        if isinstance(self.where, slice):
+            return len(range(self.where.start, self.where.stop, self.where.step or 1))
+        return len(self.where)
 
     def taken(self, row: Array) -> Array:
         """The part's numbers in a row that may have such entries at its end."""
@@ -136,9 +160,9 @@ class Part:
         return np.concatenate((row[self.where], row[self.extra]))
 
     def put(self, row: Array, own: Array) -> None:
-        """Write the part's numbers into such a row."""
+        """Write the part's numbers into such a row; numbers of variables are those of each of their classes."""
         size = len(own) - (self.extra.stop - self.extra.start)
-        row[self.where], row[self.extra] = own[:size], own[size:]
+        row[self.where], row[self.extra] = np.resize(own[:size], self.size), own[size:]
 
     def state(self, state: PriorState) -> PriorState:
         """The part's own state."""
@@ -174,6 +198,7 @@ class BoundTerms(PriorBase):
     each: tuple[Part, ...]
     size: int
     coupling: Coupling | None
+    classes: int = 1
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -213,6 +238,10 @@ class BoundTerms(PriorBase):
     def only_draws(self) -> str:
         """Why there are only draws, where it is so."""
         return str(self.parts[0].prior.only_draws)
+
+    def behind(self, precision: Array) -> Array:
+        """The precisions of the terms' variables: those of one class, which all classes share."""
+        return precision[self.parts[0].size // self.classes : self.size // self.classes]
 
     def with_fixed(self, prior: Any) -> BoundTerms:
         """The same terms beside fixed effects with another prior."""

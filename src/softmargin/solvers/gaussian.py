@@ -49,6 +49,10 @@ class Gaussian:
         x: Array = self.unit * dpotrs(self.factor, self.unit * rhs, lower=1)[0]
         return x
 
+    def whitened(self, beta: Array) -> Array:
+        """z with ``beta = mean + root z``."""
+        return np.asarray(self.factor.T @ ((beta - self.mean) / self.unit))
+
     def draw(self, rng: np.random.Generator) -> Array:
         """One draw."""
         z = dtrtrs(self.factor, rng.standard_normal(len(self.unit)), lower=1, trans=1)[0]

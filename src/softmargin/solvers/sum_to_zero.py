@@ -122,6 +122,10 @@ class LiftedGaussian:
         """``T (T'AT)^-1 T' rhs`` with ``T = A' kron I``."""
         return self._lifted(self.inner.solve(_lowered(self.contrast, rhs)))
 
+    def whitened(self, beta: Array) -> Array:
+        """z with ``beta = mean + root z``."""
+        return self.inner.whitened(_lowered(self.contrast, beta))
+
     def draw(self, rng: np.random.Generator) -> Array:
         """One draw."""
         return self._lifted(self.inner.draw(rng))

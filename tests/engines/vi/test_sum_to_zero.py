@@ -13,6 +13,8 @@ from softmargin.core.loop import iterate, run
 from softmargin.engines.mode.duality_gap import certify
 from softmargin.engines.mode.newton import Newton
 from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.sampling.hmc.sweeps import SweptHMC
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.priors import Bridge, GroupLasso, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
@@ -290,10 +292,10 @@ def z_scores(sample, exact):
     return (batches.mean(axis=0) - exact) / (batches.std(axis=0, ddof=1) / math.sqrt(len(batches)))
 
 
-def chain_of(model, sweeps=6000):
+def chain_of(model, sweeps=6000, engine=None):
     """Statistics of one chain: b_0, b_2, b_0^2, |b| and the log scale."""
     out = []
-    for k, state, _ in iterate(Gibbs(chains=1), model, max_iter=sweeps + 200):
+    for k, state, _ in iterate(Gibbs(chains=1) if engine is None else engine, model, max_iter=sweeps + 200):
         beta = state[0].beta
         if k > 200:
             out.append([beta[0], beta[2], beta[0] ** 2, np.abs(beta).sum(), math.log(state[0].prior.values["scale"])])
@@ -372,6 +374,38 @@ def test_draws_with_a_half_cauchy_scale():
     exact = Quadrature(X, label, LOG_PRIORS["ridge"], lambda l: log_scale_density(HalfCauchy(1.0), l))
     sample = chain_of(build_classes(X, label, prior=Ridge(hyperprior=HalfCauchy(1.0)), intercept=False, seed=3))
     assert np.abs(z_scores(sample, [exact.mean(f) for f in STATISTICS])).max() < 4.0
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+def test_trajectories_equal_quadrature(name, learned):
+    """Hamiltonian draws in the k - 1 contrasts, the scale integrated out or, under lengths, drawn."""
+    X, label = small_problem()
+    power, prior = 2.0 if name == "ridge" else 1.0, FAMILIES[name](scale=0.8)
+    exact = Quadrature(X, label, lambda b, s: LOG_PRIORS[name](b, 0.8))
+    if learned:
+        prior = FAMILIES[name](hyperprior=InverseGamma(3.0, 2.0))
+        exact = Quadrature(X, label, LOG_PRIORS[name], lambda l: -power * 3.0 * l - 2.0 * np.exp(-power * l))
+    model = build_classes(X, label, prior=prior, intercept=False, seed=4)
+    sweeps = 4000 if name != "group" else 1500
+    sample, count = chain_of(model, sweeps, HMC(chains=1)), 5 if learned else 4
+    assert np.abs(z_scores(sample[:, :count], [exact.mean(f) for f in STATISTICS[:count]])).max() < 4.0
+
+
+@pytest.mark.parametrize("engine", [HMC(chains=2), SweptHMC(chains=2)], ids=["copied", "direct"])
+@pytest.mark.parametrize("prior", [Ridge(), Horseshoe()], ids=["shared", "local"])
+def test_trajectories_stay_in_the_space_of_the_coefficients(engine, prior):
+    X, label = simulated_classes(60, 3, 4, seed=1)
+    model = build_classes(X, label, prior=prior)
+    state = engine.init(model)
+    for iteration in range(20):
+        if isinstance(engine, SweptHMC):
+            state = tuple(engine.sweep(model, chain, k, iteration + 1) for k, chain in enumerate(state))
+        else:
+            state, _ = engine.step(model, state, iteration)
+    for chain in state:
+        np.testing.assert_allclose(chain.beta.reshape(4, -1).sum(axis=0), 0.0, atol=1e-9)
+        np.testing.assert_allclose(chain.f, model.blocks.matvec(chain.beta), atol=1e-9)
 
 
 @pytest.mark.parametrize("name", list(FAMILIES))

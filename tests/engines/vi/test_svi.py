@@ -42,9 +42,8 @@ def kernel_model(X, y, *, c=0.25, loss=None, prior=None, size=30, length=2.5, se
     free[0] = True
     weight = np.broadcast_to(np.asarray(c, dtype=float), y.shape).copy()
     prior = Ridge() if prior is None else prior
-    return InducingModel(
-        Blocks(design, y, weight), loss or Hinge(), prior.bind(free), free, Streams.from_random_state(seed)
-    )
+    blocks, streams = Blocks(design, y, weight), Streams.from_random_state(seed)
+    return InducingModel(blocks, loss or Hinge(), prior.bind(free), free, streams, Full())
 
 
 def as_state(model, outcome):

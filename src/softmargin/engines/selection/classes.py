@@ -150,10 +150,11 @@ def _scale_moves(model: Model, rng: np.random.Generator, chain: ClassSelectionCh
     """beta -> g beta, then (scale, beta) -> (g scale, g beta), each by a slice update of log g."""
     prior, beta, f, scale = _prior(model), chain.beta, chain.f, chain.prior.values["scale"]
     q = len(chain.gamma)
+    blocks = len(beta) // q
     precision = prior.slab_precision(scale)
     square = (beta.reshape(-1, q) ** 2).sum(axis=0)
     half, free = 0.5 * float(precision @ square), 0.5 * float(precision[prior.free] @ square[prior.free])
-    d = model.space.dimension(int(chain.gamma.sum()) * (len(beta) // q))
+    d, n_free = (model.space.dimension(int(flags.sum()) * blocks) for flags in (chain.gamma, prior.free))
     if d == 0 or not beta.any():
         return beta, f, scale
 
@@ -172,7 +173,7 @@ def _scale_moves(model: Model, rng: np.random.Generator, chain: ClassSelectionCh
     def together(t: float) -> float:
         if abs(t) > _FAR:
             return -math.inf
-        return loglik(t) + log_hyper(t) + model.free_dimension * t - free * math.exp(2.0 * t)
+        return loglik(t) + log_hyper(t) + n_free * t - free * math.exp(2.0 * t)
 
     t = slice_step(rng, together, 0.0, width=0.5)
     return math.exp(t) * beta, math.exp(t) * f, math.exp(t) * scale

@@ -87,7 +87,7 @@ def mix_over_scale(model: Model, fit: VIState, *, label: str = "scale", steps: i
         r = max(model.dimension - model.free_dimension, 1)
         spacing, hyper = 0.5 * max(0.5, math.sqrt(2.0 / r)), prior.stretch(start)  # in log scale
     else:
-        r = max(int((~model.free[part.where]).sum()), 1)
+        r = max(model.space.dimension(int((~model.free[part.where]).sum())), 1)
         spacing, hyper = 0.75 * math.sqrt(2.0 / r), part.stretch(start)
     if hyper is None or not hasattr(prior if part is None else part.prior, "at_scale"):
         raise ValueError(f"{label!r} is not a learned scale of its own; mix over one that is.")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from softmargin.core.array import Array
 from softmargin.core.loop import Info, run
@@ -120,7 +119,7 @@ class SVI:
         blocks = Blocks(block, model.y[index], model.c[index])
         engine: Any = MeanField() if self.mean_field else GaussianVI()
         if _rest(block) is None:
-            small = replace(model, blocks=blocks)
+            small = replace(model, blocks=blocks, space=model.space.on(block))
             state = run(engine, small, max_iter=100, tol=1e-4, inner=True).state
         else:
             small = InducingModel(blocks, model.loss, model.prior, model.free, model.streams, model.space)
@@ -214,9 +213,9 @@ def posterior_of(model: Model, sums: Sums, rows: float, q: Normal, prior: PriorM
     return new, there._replace(bound=there.bound + hyper)
 
 
-def distance(old: Normal, new: Normal) -> float:
+def distance(old: Any, new: Normal) -> float:
     """Squared distance between the means, in units of the old covariance."""
-    moved: Array = solve_triangular(old.root, new.mean - old.mean)
+    moved: Array = old.whitened(new.mean)
     return float(moved @ moved)
 
 

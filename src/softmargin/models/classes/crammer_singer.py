@@ -22,7 +22,8 @@ from softmargin.loo.class_cavity import ClassMoments, class_scores
 from softmargin.loo.class_link import matrix_cavity
 from softmargin.losses.crammer_singer import CrammerSinger
 from softmargin.models.build import coordinates_for
-from softmargin.models.classes.sum_to_zero import SumToZeroFit
+from softmargin.models.classes.reader import ClassReader
+from softmargin.models.classes.scores import SumToZeroFit
 from softmargin.models.two_class import Recipe
 from softmargin.priors.ridge import Ridge
 from softmargin.rows.in_memory import Blocks, one_blas_thread
@@ -59,7 +60,7 @@ class CrammerSingerFit(SumToZeroFit):
 class ScoreReadout(ClassReadout):
     """Leave-one-out scores where one loss ties the classes of an observation together."""
 
-    def of_point(self, model: ScoreModel, smooth: ScorePoint, precision: Array) -> ClassHeldOut:
+    def of_score_mode(self, model: ScoreModel, smooth: ScorePoint, precision: Array) -> ClassHeldOut:
         """From the mode: one Newton step without the row, with the curvatures of a point close to it."""
         base = model.blocks.design
         root = mode_root(base.rows(np.arange(base.shape[0])), smooth, precision)
@@ -126,7 +127,7 @@ def _map(model: ScoreModel, settings: Settings) -> Fit:
     outcome = max(runs, key=lambda found: found.trace[-1])
     point, smooth, prior = outcome.state
     scale, readout = prior.values["scale"], settings.readout
-    held = readout.of_point(model, smooth, prior.precision[: model.blocks.design.shape[1]])
+    held = readout.of_score_mode(model, smooth, prior.precision[: model.blocks.design.shape[1]])
     return Fit(readout.point(point.beta.ravel(), scale), held, scale, outcome, gap=point.gap)
 
 
@@ -170,6 +171,7 @@ def fit_crammer_singer(
         readout = ScoreReadout(columns, base.basis, np.minimum(1.0, 1.0 / count), weight, label, k)
         try:
             settings = Settings(readout, callback=callback, **recipe.run)
-            return CrammerSingerFit(_INFERENCES[recipe.inference](model, settings), rate, None)
+            fit = _INFERENCES[recipe.inference](model, settings)
+            return CrammerSingerFit(fit, rate, None, ClassReader(columns), fit.posterior, loss=recipe.loss)
         finally:
             model.blocks.close()

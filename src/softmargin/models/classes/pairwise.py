@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from softmargin.core.array import Array
-from softmargin.models.build import kept_columns, observed_columns
+from softmargin.models.build import kept_columns
+from softmargin.models.compose import some_rows
 from softmargin.models.two_class import Binary, Recipe, fit_two_classes
 from softmargin.posterior import diagnostics
 from softmargin.rows.streams import Streams
@@ -119,10 +120,7 @@ def fit_pairwise(
     """Fit every pair of the k classes in ``index`` on its own rows, pairs on the threads."""
 
     def one(number: int, rows: Any, sign: Array, stop: Event) -> Binary:
-        own = X.at(rows) if recipe.effects else X[rows]
-        if recipe.incomplete:
-            own = own._replace(X=observed_columns(own.X)) if recipe.effects else observed_columns(own)
-        plain = own.X if recipe.effects else own
+        own, plain = some_rows(recipe, X, rows)
         columns = kept_columns(plain, count[rows], intercept=intercept, standardized=standardized)
         part = (own, sign, count[rows], weight[rows], columns)
         task: dict[str, Any] = {"streams": streams.child(number), "callback": until(stop, callback), "part": True}

@@ -63,12 +63,12 @@ def _joint(
 ) -> Any:
     """One model of all classes."""
     name = f"multi_class={scheme!r}"
-    if recipe.effects:
-        raise ValueError(f"{name} has no random effects; use multi_class='pairwise'.")
+    if recipe.effects and scheme != "sum-to-zero":
+        raise ValueError(f"{name} has no random effects; use multi_class='pairwise' or 'sum-to-zero'.")
     if recipe.incomplete:
         raise ValueError(f"{name} does not take missing values; use multi_class='pairwise'.")
-    if recipe.inference == "svi":
-        raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise'.")
+    if recipe.inference == "svi" and scheme != "sum-to-zero":
+        raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise' or 'sum-to-zero'.")
     if not recipe.loss.margin_slope:
         raise ValueError(f"{name} is for likelihood='hinge'; use multi_class='pairwise'.")
     if scheme == "sum-to-zero":

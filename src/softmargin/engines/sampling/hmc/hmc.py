@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     """What is decided before the first step and then never changes."""
 
     rows: Rows
-    root: Array  # of the covariance of the reference
+    root: Array  # of the covariance of the reference; with fewer columns where equations tie the coefficients
     centre: Array
     shared: SharedPrior
     gram: tuple[Array, Array] | None  # X'KX and X'b of the fit, where chains move given their local precisions
@@ -310,7 +310,9 @@ def _whitened(plan: Plan, motion: Motion, beta: Array, k: int) -> Array:
     """Coordinates of a chain's coefficients: ``root' A (beta - centre)``, A the precision of its Gaussian."""
     assert plan.gram is not None
     off = beta - motion.centre[k]
-    return motion.root[k].T @ (plan.gram[0] @ off + motion.precision[k] * off)
+    A = plan.gram[0]  # a matrix, or the blocks of a block-diagonal one
+    product = A @ off if A.ndim == 2 else np.einsum("rij,rj->ri", A, off.reshape(len(A), -1)).ravel()
+    return np.asarray(motion.root[k].T @ (product + motion.precision[k] * off))
 
 
 def _path(plan: Plan, noise: Noise, first: int, stop: int, stretches: bool) -> Trajectory:

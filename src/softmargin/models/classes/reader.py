@@ -1,0 +1,52 @@
+"""How a fitted model of many classes sees new rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from softmargin.core.array import Array
+from softmargin.models.reader import Moments, Reader
+
+__all__ = ["ClassReader"]
+
+
+class ClassReader(Reader):
+    """The same of k scores that sum to zero: a term has one standard deviation for all of them.
+
+    The effects of a group are k numbers that sum to zero, with covariance ``s^2 (I - 11'/k)``.
+    """
+
+    def moments(self, posterior: Any, X: Any) -> Moments:
+        """Means (rows, k) and covariances of the scores; what groups vary by is that of a contrast."""
+        parts = self._parts(X)
+        f, V = posterior.moments(self._design(X, parts))
+        return Moments(f, V, self._between(parts, len(f)))
+
+    def sample(self, posterior: Any, X: Any, n: int, rng: np.random.Generator) -> Array:
+        """Draws (rows, n, k) of the scores; rows of one new group share the draw of its effects."""
+        parts = self._parts(X)
+        f: Array = posterior.sample(self._design(X, parts), rng, n)
+        k = f.shape[2]
+        for component, columns, new, number in self._unseen(X, parts):
+            u = component.new_groups(rng, (int(number.max()) + 1) * k, n).reshape(-1, k, n, columns.shape[1])
+            u -= u.mean(axis=1, keepdims=True)
+            f[new] += np.einsum("ia,irna->inr", columns, u[number])
+        return f
+
+    def random_effects(
+        self, posterior: Any, stretch: float, level: float = 0.95, classes: Any = None
+    ) -> dict[str, pd.DataFrame]:
+        """For every grouping factor a table of its groups' effects on the score of every class."""
+        each = [
+            super(ClassReader, self).random_effects(posterior.of_class(r), stretch, level) for r in range(posterior.k)
+        ]
+        found: dict[str, pd.DataFrame] = {}
+        for name in each[0]:
+            tables = dict(zip(np.asarray(classes).tolist(), (one[name] for one in each), strict=True))
+            table: pd.DataFrame = pd.concat(tables, names=["class"])
+            own = list(range(1, table.index.nlevels))
+            found[name] = table.reorder_levels([*own, 0]).loc[:, list(each[0][name].columns)]
+        return found
