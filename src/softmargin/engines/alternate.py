@@ -71,9 +71,10 @@ class Alternate:
         inner, info = self.engine.step(implied(model, state.unknowns), state.inner, iteration)
         new = self._refreshed(model, _total(state._replace(inner=inner)))
         gains = new.objective - state.objective, new.inner.objective - state.inner.objective
-        if self.mode:
-            change = max(abs(gain) / (1.0 + abs(new.objective)) for gain in gains)
-        else:  # an unknown's part may be many times as large as the engine's: both must come to rest
+        # an unknown's part may be many times as large as the engine's
+        if self.mode:  # solves that are not exact move one part against the other, with no change of their sum
+            change = abs(gains[0]) / (1.0 + min(abs(new.objective), abs(new.inner.objective)))
+        else:  # both must come to rest
             change = max(relative(gains[0], new.objective), relative(gains[1], new.inner.objective))
         if inner is state.inner:  # it stands still, for a reason that its own change tells
             change = max(change, info.change)
