@@ -32,9 +32,12 @@ class ClassCavityAverage:
         self.model, self.part = model, part
         self.parts: list[ClassMoments] = []
 
-    def add(self, chain: Any, iteration: int) -> None:
-        """Draw fresh latents at the chain's present point and take every observation out in turn."""
-        model, precision = self.model, chain.prior.precision
+    def add(self, chain: Any, iteration: int, model: Model | None = None) -> None:
+        """Draw fresh latents at the chain's present point and take every observation out in turn.
+
+        ``model`` is the problem as the chain sees it, where that changes.
+        """
+        model, precision = self.model if model is None else model, chain.prior.precision
         w, b = draw_rows(model, chain.f, Purpose.CAVITY, iteration=iteration)
         gamma = getattr(chain, "gamma", None)
         if gamma is not None:  # variables that are out take no part; the precision is over the variables
