@@ -113,3 +113,28 @@ def convex_classes(
         sp.diags(square).tocsc(), linear, sp.vstack(A).tocsc(), np.concatenate(right), cones, settings
     )
     return np.array(solver.solve().x)[: k * q].reshape(k, q)
+
+
+def convex_scores(X, label, c, precision):
+    """The minimum by Clarabel, over k free blocks: that they sum to zero is for the optimum to show."""
+    import clarabel
+
+    (n, q), k = X.shape, int(label.max()) + 1
+    size = k * q + n
+    G, right = np.zeros((n * k, size)), np.zeros(n * k)
+    for i in range(n):
+        for r in range(k):
+            at = i * k + r
+            G[at, k * q + i] = -1.0
+            if r != label[i]:
+                G[at, r * q : (r + 1) * q] = X[i]
+                G[at, label[i] * q : (label[i] + 1) * q] = -X[i]
+                right[at] = -1.0
+    P = sp.diags(np.concatenate((np.tile(precision, k), np.zeros(n)))).tocsc()
+    linear = np.concatenate((np.zeros(k * q), 2.0 * c))
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
+    cones = [clarabel.NonnegativeConeT(n * k)]
+    solved = clarabel.DefaultSolver(P, linear, sp.csc_matrix(G), right, cones, settings).solve()
+    return solved.obj_val, np.array(solved.x)[: k * q].reshape(k, q)

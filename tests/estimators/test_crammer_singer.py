@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from class_problems import convex_scores
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import train_test_split
-from test_score_mode import convex
 
 from softmargin import BayesianSVC
 from softmargin.priors import Lasso, Ridge
@@ -32,7 +32,7 @@ def test_mode_is_that_of_a_convex_solver(wine):
     X, _, y, _ = wine
     model = machine(prior=Ridge(scale=0.2), learning_rate=1.0).fit(X, y)
     precision = np.concatenate(([1e-8], np.full(X.shape[1], 25.0)))
-    _, beta = convex(standardized(X), y, np.ones(len(y)), precision)
+    _, beta = convex_scores(standardized(X), y, np.ones(len(y)), precision)
     beta = beta - beta.mean(axis=0)
     np.testing.assert_allclose(model.coef_ * X.std(axis=0), beta[:, 1:], atol=1e-6)
     f = X @ model.coef_.T + model.intercept_

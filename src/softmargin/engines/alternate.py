@@ -63,9 +63,12 @@ class Alternate:
         inner, info = self.engine.step(implied(model, state.unknowns), state.inner, iteration)
         new = self._refreshed(model, _total(state._replace(inner=inner)))
         gain = new.objective - state.objective
-        change = abs(gain) / (1.0 + abs(new.objective)) if self.mode else relative(gain, new.objective)
-        # an unknown's part may be many times as large as the engine's: both must come to rest
-        return new, Info(new.objective, max(change, info.change))
+        # an unknown's part may be many times as large as the engine's
+        if self.mode:  # solves that are not exact move one part against the other, with no change of their sum
+            change = abs(gain) / (1.0 + min(abs(new.objective), abs(new.inner.objective)))
+            still = inner is state.inner or math.isinf(info.change)
+            return new, Info(new.objective, max(change, info.change) if still else change)
+        return new, Info(new.objective, max(relative(gain, new.objective), info.change))  # both must come to rest
 
     def _refreshed(self, model: Model, state: Alternated) -> Alternated:
         for place in range(len(model.unknowns)):

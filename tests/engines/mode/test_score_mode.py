@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from class_problems import simulated_classes
+from class_problems import convex_scores, simulated_classes
 from engine_problems import build
 
 from softmargin.core.loop import run
@@ -9,31 +8,6 @@ from softmargin.engines.mode.crammer_singer import score_mode
 from softmargin.engines.mode.newton import Newton
 from softmargin.losses.crammer_singer import CrammerSinger
 from softmargin.priors import Ridge
-
-
-def convex(X, label, c, precision):
-    """The minimum by Clarabel, over k free blocks: that they sum to zero is for the optimum to show."""
-    import clarabel
-
-    (n, q), k = X.shape, int(label.max()) + 1
-    size = k * q + n
-    G, right = np.zeros((n * k, size)), np.zeros(n * k)
-    for i in range(n):
-        for r in range(k):
-            at = i * k + r
-            G[at, k * q + i] = -1.0
-            if r != label[i]:
-                G[at, r * q : (r + 1) * q] = X[i]
-                G[at, label[i] * q : (label[i] + 1) * q] = -X[i]
-                right[at] = -1.0
-    P = sp.diags(np.concatenate((np.tile(precision, k), np.zeros(n)))).tocsc()
-    linear = np.concatenate((np.zeros(k * q), 2.0 * c))
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
-    cones = [clarabel.NonnegativeConeT(n * k)]
-    solved = clarabel.DefaultSolver(P, linear, sp.csc_matrix(G), right, cones, settings).solve()
-    return solved.obj_val, np.array(solved.x)[: k * q].reshape(k, q)
 
 
 def problem(n, p, k, intercept, scale, seed=1):
@@ -56,7 +30,7 @@ CASES = [
 def test_mode_is_that_of_a_convex_solver(case):
     X, label, c, precision = problem(*case)
     point, _ = score_mode(X, label, c, precision, case[2])
-    objective, beta = convex(X, label, c, precision)
+    objective, beta = convex_scores(X, label, c, precision)
     assert point.objective == pytest.approx(objective, rel=1e-8)
     np.testing.assert_allclose(point.beta, beta - beta.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(point.beta.sum(axis=0), 0.0, atol=1e-12)

@@ -203,5 +203,5 @@ def test_tilted_joint_distribution_sees_broken_samplers(kind, sweeps):
     model = tilted_model("half-t")
     part = model.prior.parts[1]
     wrong = replace(part, prior=replace(part.prior, hyperprior=kind(0.8, 3.0)))
-    model = model.with_prior(replace(model.prior, parts=(model.prior.parts[0], wrong)))
+    model = model.with_prior(replace(model.prior, each=(model.prior.parts[0], wrong)))
     assert abs(worst_score(model, Gibbs(1), COVARIANCES["half-t"], sweeps)[1]) > CONTROL
