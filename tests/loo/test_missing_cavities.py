@@ -1,5 +1,7 @@
 """Leave-one-out predictors of incomplete rows against matrices of full size and against refits."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from engine_problems import build
@@ -7,6 +9,7 @@ from missing_problems import with_holes
 
 from softmargin.core.loop import run
 from softmargin.designs.imputed import given_observed
+from softmargin.engines.alternate import Alternate
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.loo.link import cavity
 from softmargin.loo.missing_cavity import missing_cavities
@@ -14,8 +17,9 @@ from softmargin.unknowns.missing import Missing
 
 
 def fitted(model):
-    state = run(Missing(GaussianVI()), model, max_iter=500, tol=1e-12).state
-    return state, *GaussianVI().coefficients(state.inner)
+    state = run(Alternate(GaussianVI()), model.with_unknowns((Missing(),)), max_iter=500, tol=1e-12).state
+    design, law = state.unknowns[0]
+    return SimpleNamespace(inner=state.inner, design=design, law=law), *GaussianVI().coefficients(state.inner)
 
 
 def held_out(state, mean, root, part):
