@@ -128,7 +128,7 @@ def test_what_cannot_be_is_said():
     with pytest.raises(ValueError, match="has no observed value; drop it"):
         BayesianSVC().fit(np.column_stack((X, np.full(200, np.nan))), y)
     with pytest.raises(ValueError, match="does not take missing values"):
-        BayesianSVC(multi_class="sum-to-zero").fit(X, np.arange(200) % 3)
+        BayesianSVC(inference="map", multi_class="crammer-singer").fit(X, np.arange(200) % 3)
     with pytest.raises(ValueError, match=r"contains NaN in columns? 0"):
         BayesianSVC().fit(full, y).predict(np.where(np.isnan(X), np.nan, X))
     with pytest.raises(ValueError, match="infinity"):

@@ -12,7 +12,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 
-__all__ = ["ClassDesign", "helmert", "pair_weights"]
+__all__ = ["ClassDesign", "CompletedClasses", "helmert", "pair_weights"]
 
 Index = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -169,3 +169,27 @@ class ClassDesign:
         out = np.zeros((len(index), self.k, self.base.shape[1]))
         out[np.arange(len(index)), self.pair_class[index]] = self.base.rows(self.index[index])
         return out.reshape(len(index), -1) * (self.k - 1.0)
+
+
+class CompletedClasses(ClassDesign):
+    """The same of base rows that have a density, in their missing cells."""
+
+    def excess(self, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """What the missing cells add to the variance of a pair's predictor at known coefficients."""
+        q, hi, base = self.base.shape[1], len(self.index) if hi is None else hi, self._rows
+        out = np.empty(hi - lo)
+        for r, place, at, first, last in self._parts(lo, hi):
+            out[place] = base.excess(mean[r * q : (r + 1) * q], first, last)[at]
+        return out * (self.k - 1.0) ** 2
+
+    def drag(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Half the derivative of ``w'excess(mean)``."""
+        q, base = self.base.shape[1], self._rows
+        out = np.zeros((self.k, q))
+        for r, place, at, first, last in self._parts(lo, hi):
+            out[r] = base.drag(self._scattered(w[place], at, last - first), mean[r * q : (r + 1) * q], first, last)
+        return out.ravel() * (self.k - 1.0) ** 2
+
+    @property
+    def _rows(self) -> Any:
+        return self.base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -152,6 +153,32 @@ class Imputed:
             part = np.empty(last - first)
             _spread(*self._shared(), first, np.ascontiguousarray(root[int(self.intercept) :]), part)
             out[self.patterns.row[first:last] - lo] = part
+        return out
+
+    def each(self) -> Iterator[tuple[Index, Array]]:
+        """Per incomplete row its missing columns, and a root of their covariance ``root'root``."""
+        p = self.patterns
+        for i, k in enumerate(p.kind):
+            m = p.start[k + 1] - p.start[k]
+            scale = np.sqrt(self.s[p.cell[i] : p.cell[i + 1], None])
+            yield p.columns[p.start[k] : p.start[k + 1]], scale * self.F[p.block[k] : p.block[k + 1]].reshape(m, m)
+
+    def covariances(self, blocks: Array) -> Array:
+        """What the missing cells add to the covariances of k predictors of every row, (rows, k, k).
+
+        ``blocks`` (k, coefficients, M) are such that ``blocks_r blocks_s'`` is ``E beta_r beta_s'``.
+        """
+        out, p = np.zeros((self.shape[0], len(blocks), len(blocks))), self.patterns
+        slopes = blocks[:, int(self.intercept) :]
+        order = np.argsort(p.kind, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(p.kind[order])) + 1):
+            if len(rows):
+                k = p.kind[rows[0]]
+                m = p.start[k + 1] - p.start[k]
+                F = self.F[p.block[k] : p.block[k + 1]].reshape(m, m)
+                turned = np.einsum("jl,rlt->jrt", F, slopes[:, p.columns[p.start[k] : p.start[k + 1]]])
+                s = self.s[p.cell[rows][:, None] + np.arange(m)]
+                out[p.row[rows]] = np.einsum("ij,jrs->irs", s, turned @ turned.transpose(0, 2, 1))
         return out
 
     def scatter(self) -> Array:

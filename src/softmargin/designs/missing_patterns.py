@@ -42,10 +42,12 @@ class Patterns(NamedTuple):
         return rows, self.repeated(self.columns)  # type: ignore[arg-type, return-value]
 
 
-def missing_patterns(missing: Any) -> Patterns:
-    """Group the rows of a mask of missing cells."""
+def missing_patterns(missing: Any, *, alone: bool = False) -> Patterns:
+    """Group the rows of a mask of missing cells; ``alone``, every row is a pattern of its own."""
     row = np.flatnonzero(missing.any(axis=1))
     masks, kind = np.unique(missing[row], axis=0, return_inverse=True)
+    if alone:
+        masks, kind = missing[row], np.arange(len(row))
     sizes = masks.sum(axis=1)
     if float((sizes.astype(float) ** 2).sum()) > _MOST:
         raise ValueError(

@@ -15,6 +15,7 @@ from softmargin.designs.classes import ClassDesign
 from softmargin.engines.mode.active_set import ActiveSet
 from softmargin.loo.cavity import scale_groups
 from softmargin.loo.class_link import joint_cavity
+from softmargin.loo.class_missing_cavity import incomplete_cavities
 from softmargin.priors.penalty import Penalty
 
 __all__ = ["ClassMoments", "class_scores", "draw_cavities", "fit_cavities", "mix_cavities", "mode_cavities"]
@@ -66,7 +67,16 @@ def fit_cavities(model: Model, q: Normal, f: Array, message: Message, part: Arra
     grow = design.k - 1.0
     curvature = _table(design, message.w) * grow**2
     slope = _table(design, message.b - message.w * f) * grow
-    return ClassMoments(*joint_cavity(mean, V, curvature, slope, part))
+    base: Any = design.base
+    if getattr(base, "law", None) is None:
+        return ClassMoments(*joint_cavity(mean, V, curvature, slope, part))
+    at, known = base.patterns.row, np.ones(len(mean), dtype=bool)
+    known[at] = False
+    rows = (mean[known], V[known], curvature[known], slope[known], part[known])
+    mean[known], V[known], largest = joint_cavity(*rows)
+    linear = _table(design, message.b)[at] * grow * part[at, None]
+    mean[at], V[at], own = incomplete_cavities(base, q.mean, q.root, curvature[at] * part[at, None], linear)
+    return ClassMoments(mean, V, max(largest, own))
 
 
 def mix_cavities(weights: Array, parts: list[ClassMoments]) -> ClassMoments:

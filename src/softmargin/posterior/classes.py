@@ -69,6 +69,10 @@ class ClassPoint:
     def _unseen(self, outside: Array) -> Any:
         return 0.0
 
+    def in_columns(self) -> Array:
+        """Blocks (k, r, m) with ``E beta_r beta_s'`` their products."""
+        return np.concatenate((self.mean[:, :, None], self._root().reshape(*self.mean.shape, -1)), axis=2)
+
     def leading(self, size: int) -> ClassPoint:
         """The posterior of the first ``size`` coefficients of every class."""
         return replace(self, mean=self.mean[:, :size])

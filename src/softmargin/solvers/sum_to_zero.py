@@ -14,7 +14,7 @@ from softmargin.designs.classes import ClassDesign, Index, helmert
 from softmargin.solvers._class_woodbury import ClassWoodbury
 from softmargin.solvers.gaussian import Gaussian
 
-__all__ = ["LiftedGaussian", "SumToZero"]
+__all__ = ["FormedSumToZero", "LiftedGaussian", "SumToZero"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +95,16 @@ class SumToZero:
     def ties(self, active: Any) -> Array:
         variable = np.tile(np.arange(len(active) // self.k), self.k)[active]
         return np.asarray(np.unique(variable)[:, None] == variable, dtype=float)
+
+
+class FormedSumToZero(SumToZero):
+    """The same; the Gram with the spread of the rows in it is always formed."""
+
+    def wide(self, design: ClassDesign, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
+        return self.gaussian(design.gram(w, w)[0], linear, precision, dent)
+
+    def on(self, design: Any) -> SumToZero:
+        return FormedSumToZero.of(design)
 
 
 def _lowered(a: Array, beta: Array) -> Array:

@@ -66,17 +66,15 @@ def completed(model: Model, design: Imputed) -> Model:
 
 
 def first_guess(
-    model: Model, prior: CovariatePrior, *, tol: float = 1e-6, most: int = 100
+    design: Any, known: int, prior: CovariatePrior, *, alone: bool = False, tol: float = 1e-6, most: int = 100
 ) -> tuple[Imputed, CovariateLaw]:
-    """The rows completed without the responses, and the covariates' law then, by their own alternation."""
-    if type(model.space) is not Full:
-        raise TypeError(
-            "missing predictors go with one output and without random effects; impute them before the fit instead."
-        )
-    design = model.blocks.design
+    """The rows completed without the responses, and the covariates' law then, by their own alternation.
+
+    The last ``known`` columns are no covariates; ``alone``, every incomplete row has a covariance of its own.
+    """
     lead = int(design.intercept)
     everything = design.rows(np.arange(design.shape[0]))
-    X = np.ascontiguousarray(everything[:, lead : everything.shape[1] - model.known])
+    X = np.ascontiguousarray(everything[:, lead : everything.shape[1] - known])
     missing = np.isnan(X)
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
@@ -84,7 +82,7 @@ def first_guess(
     prior.degrees(X.shape[1])
     variance = np.nanvar(X, axis=0)
     law = CovariateLaw(np.nanmean(X, axis=0), np.diag(1.0 / np.where(variance > 0.0, variance, 1.0)))
-    last, patterns = -math.inf, missing_patterns(missing)
+    last, patterns = -math.inf, missing_patterns(missing, alone=alone)
     for _ in range(most):
         guess = given_observed(X, law.mean, law.precision, intercept=bool(lead), patterns=patterns)
         if not missing.any():
@@ -94,7 +92,7 @@ def first_guess(
         if abs(value - last) <= tol * (1.0 + abs(value)):
             break
         last = value
-    return guess.beside(everything[:, everything.shape[1] - model.known :]) if model.known else guess, law
+    return guess.beside(everything[:, everything.shape[1] - known :]) if known else guess, law
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,9 @@ class Missing:
 
     def start(self, model: Model) -> MissingState:
         """The rows completed without the responses."""
-        return MissingState(*first_guess(model, self.covariates))
+        if type(model.space) is not Full:
+            raise TypeError("missing predictors go with one output; impute them before the fit instead.")
+        return MissingState(*first_guess(model.blocks.design, model.known, self.covariates))
 
     def drawn(self, state: MissingState) -> MissingDraw:
         """The entries at their means."""
@@ -136,10 +136,19 @@ class Missing:
     def apply(self, model: Model, state: MissingState | MissingDraw) -> Model:
         """The problem on completed rows."""
         if isinstance(state, MissingState):
-            return completed(model, replace(state.design, law=state.law))
+            return self._completed(model, replace(state.design, law=state.law))
         # a new design each time, because samplers keep what they compute from one
-        design = Dense.plain(state.X, intercept=model.blocks.design.intercept)
-        return replace(model, blocks=model.blocks.redesigned(design))
+        return self._on(model, Dense.plain(state.X, intercept=self._rows(model).intercept))
+
+    def _rows(self, model: Model) -> Any:
+        """The rows whose entries are missing."""
+        return model.blocks.design
+
+    def _on(self, model: Model, rows: Dense) -> Model:
+        return replace(model, blocks=model.blocks.redesigned(rows))
+
+    def _completed(self, model: Model, rows: Imputed) -> Model:
+        return completed(model, rows)
 
     def expect(
         self, model: Model, state: MissingState, seen: Seen, *, careful: bool = False
@@ -152,16 +161,24 @@ class Missing:
         if not len(design.patterns.row):
             return state, 0.0
         if not careful:
-            face = getattr(model.loss, seen.face)
-            design = refreshed(face, model, seen.message, design, law, seen.mean, seen.root, self.rounds)
+            design = self._refreshed(model, state, seen)
         law, value = self.covariates.expect(design.covariates, design.scatter(), law.precision)
         return MissingState(design, law), value + 0.5 * (_ENTROPY * len(design.s) + design.log_volume())
+
+    def _refreshed(self, model: Model, state: MissingState, seen: Seen) -> Imputed:
+        """The best densities of the entries."""
+        face = getattr(model.loss, seen.face)
+        return refreshed(face, model, seen.message, *state, seen.mean, seen.root, self.rounds)
+
+    def _entries(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> Array:
+        """The rows with entries drawn given the rest of a chain."""
+        return _draw_entries(random, model, state, chain)
 
     def draw(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> tuple[MissingDraw, Any]:
         """Fresh latents of the incomplete rows, their entries given these, then the covariates' mean and covariance."""
         if not len(state.patterns.row):
             return state, chain
-        X = _draw_entries(random, model, state, chain)
+        X = self._entries(random, model, state, chain)
         rng = random.at(Purpose.COVARIATES)
         law = self.covariates.draw(rng, X[:, : X.shape[1] - model.known], state.law.precision)
         new = MissingDraw(X, law, state.patterns)

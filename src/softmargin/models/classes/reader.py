@@ -22,14 +22,24 @@ class ClassReader(Reader):
     def moments(self, posterior: Any, X: Any) -> Moments:
         """Means (rows, k) and covariances of the scores; what groups vary by is that of a contrast."""
         parts = self._parts(X)
-        f, V = posterior.moments(self._design(X, parts))
+        design = self._design(X, parts)
+        f, V = posterior.moments(design)
+        if self.law is not None:
+            V = V + design.covariances(posterior.in_columns())
         return Moments(f, V, self._between(parts, len(f)))
 
     def sample(self, posterior: Any, X: Any, n: int, rng: np.random.Generator) -> Array:
         """Draws (rows, n, k) of the scores; rows of one new group share the draw of its effects."""
         parts = self._parts(X)
-        f: Array = posterior.sample(self._design(X, parts), rng, n)
-        k = f.shape[2]
+        design, (beta, _) = self._design(X, parts), posterior.coefficient_draws(rng, n)
+        lead, k = int(design.intercept), beta.shape[1]
+        flat = beta.reshape(n * k, -1)
+        f = design.matmat(np.ascontiguousarray(flat[:, lead:].T)) + flat[:, :lead].sum(axis=1)
+        f = np.asarray(f).reshape(-1, n, k)
+        if self.law is not None:
+            for row, (cells, F) in zip(design.patterns.row, design.each(), strict=True):
+                z = rng.standard_normal((n, len(cells))) @ F
+                f[row] += np.einsum("nl,nrl->nr", z, beta[:, :, lead + cells])
         for component, columns, new, number in self._unseen(X, parts):
             u = component.new_groups(rng, (int(number.max()) + 1) * k, n).reshape(-1, k, n, columns.shape[1])
             u -= u.mean(axis=1, keepdims=True)

@@ -65,8 +65,8 @@ def _joint(
     name = f"multi_class={scheme!r}"
     if recipe.effects and scheme != "sum-to-zero":
         raise ValueError(f"{name} has no random effects; use multi_class='pairwise' or 'sum-to-zero'.")
-    if recipe.incomplete:
-        raise ValueError(f"{name} does not take missing values; use multi_class='pairwise'.")
+    if recipe.incomplete and scheme != "sum-to-zero":
+        raise ValueError(f"{name} does not take missing values; use multi_class='pairwise' or 'sum-to-zero'.")
     if recipe.inference == "svi" and scheme != "sum-to-zero":
         raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise' or 'sum-to-zero'.")
     if not recipe.loss.margin_slope:

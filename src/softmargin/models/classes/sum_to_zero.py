@@ -33,6 +33,7 @@ from softmargin.priors.terms import Terms
 from softmargin.rows.in_memory import Blocks, one_blas_thread
 from softmargin.rows.streams import Streams
 from softmargin.solvers.sum_to_zero import SumToZero
+from softmargin.unknowns.class_missing import ClassMissing
 from softmargin.unknowns.term_scales import TermScales
 
 __all__ = ["cost_table", "fit_sum_to_zero"]
@@ -165,7 +166,7 @@ def _composed(
     """The model of pairs (row, class) with the given weights, one row of them for each class."""
     X, columns, k = data.X, data.columns, len(weights)
     terms = coded(recipe.effects, X, columns, part=part) if recipe.effects else ()
-    basis = None
+    basis, solver = None, "cholesky" if recipe.incomplete else solver
     if terms:
         parts = tuple(term.term(X) for term in terms)
         reason, way = "multi_class='sum-to-zero'", "use multi_class='pairwise'"
@@ -184,6 +185,9 @@ def _composed(
         whole = Terms(Ridge(), tuple(term.prior for term in terms))
         bound = whole.bind(free, len(design.index), classes=k).with_fixed(bound)
     blocks = Blocks(design, -np.ones(len(design.index)), weights[weights > 0.0], workers=workers)
-    unknowns = (TermScales(),) if terms and bound.selects else ()
+    unknowns: tuple[Any, ...] = (ClassMissing(),) if recipe.incomplete else ()
+    missing = 0 if recipe.incomplete else None
+    if terms and bound.selects:
+        unknowns = (*unknowns, TermScales())
     model = Model(blocks, recipe.loss, bound, free, streams, SumToZero.of(design), unknowns=unknowns, known=known)
-    return Composition(model, columns, basis, np.minimum(1.0, 1.0 / data.counts), terms)
+    return Composition(model, columns, basis, np.minimum(1.0, 1.0 / data.counts), terms, missing)
