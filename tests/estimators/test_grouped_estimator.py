@@ -272,7 +272,6 @@ def _fit(X, y, **options):
         ({"random_effects": [RandomEffect("school", slopes=["nothing"])]}, "column 'nothing'.*not among"),
         ({"random_effects": ["school", "school"]}, "more than once"),
         ({"random_effects": ["school", Smooth("nothing")]}, "column 'nothing'.*not among"),
-        ({"random_effects": ["school"], "prior": LaplaceZero()}, "use SpikeSlab"),
         ({"random_effects": ["school"], "prior": SpikeSlab()}, "inference='gibbs'"),
         ({"random_effects": [RandomEffect("school", slopes=["dose"])], "inference": "hmc"}, "diagonal"),
     ],
