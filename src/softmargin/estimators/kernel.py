@@ -109,7 +109,8 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
     length_scale_draws_ : array of shape (chains, draws)
         Draws of the length (``basis="active"``, ``length_scale="learn"``).
     scale_ : float
-        Prior scale: the fixed value, the mode, or exp of the posterior mean of its logarithm.
+        Prior scale: the fixed value, the mode, or exp of the posterior mean of its logarithm; not there for draws under
+        "noisy-hinge" and "complete-hinge", whose coefficients have a scale each.
     learning_rate_ : float
         Learning rate used.
     tilt_ : bool

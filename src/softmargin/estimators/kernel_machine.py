@@ -121,7 +121,8 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         self.learning_rate_ = per_model([model.learning_rate for model in models])
         self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
         self.choices_ = choices_table(models, self.classes_)
-        self.scale_ = per_model([fit.scale for fit in fits])
+        if np.isfinite([fit.scale for fit in fits]).all():  # noisy likelihoods have several, and none of their own
+            self.scale_ = per_model([fit.scale for fit in fits])
         self.loo_ = self._fitted.loo
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
         self.n_iter_ = max(fit.outcome.n_iter for fit in fits)

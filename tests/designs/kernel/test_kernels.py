@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.gaussian_process.kernels import RBF, Matern, WhiteKernel
 
-from softmargin.designs.kernel.kernels import check_kernel, mean_distance, resolve
+from softmargin.designs.kernel.kernels import Kernel, check_kernel, mean_distance, resolve
 
 
 @pytest.fixture
@@ -127,3 +127,7 @@ def test_white_noise_is_that_of_a_row_with_itself(rows):
     np.testing.assert_allclose(np.diag(kernel.matrix(X)), kernel.diagonal(X))
     np.testing.assert_allclose(kernel.matrix(X), RBF(1.0)(X) + 0.3 * np.eye(len(X)))
     np.testing.assert_allclose(kernel.matrix(X, Z), RBF(1.0)(X, Z))
+
+
+def test_no_rows_to_compare_with_give_a_matrix_without_columns():
+    assert Kernel("rbf", 1.0).matrix(np.ones((3, 2)), np.ones((0, 2))).shape == (3, 0)

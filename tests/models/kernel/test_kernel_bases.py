@@ -118,6 +118,7 @@ def test_noisy_hinges_have_all_rows(data, likelihood):
     model.fit(*data)
     assert model.score(*rings(400, 1)) > 0.7
     assert set(model.posterior_.values) >= {"noise", "loglik"}
+    assert not hasattr(model, "scale_")
 
 
 @pytest.mark.parametrize(("apart", "said"), [(3.0, "the chains disagree"), (0.0, "")])

@@ -51,6 +51,8 @@ class Kernel:
         """Matrix of k between the rows of X and those of Z, or of X itself."""
         if self.precomputed:
             return np.asarray(X, dtype=np.float64)
+        if Z is not None and not Z.shape[0]:  # nothing to compare with
+            return np.zeros((X.shape[0], 0))
         if not isinstance(self.form, str):
             # objects know that X is met by itself, and add what only its own rows have, as white noise
             alone = Z is None and isinstance(self.form, KernelObject)
