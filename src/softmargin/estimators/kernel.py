@@ -36,8 +36,8 @@ _LOSSES: dict[str, Any] = {
 }
 _SMOOTH = ("hinge", "logit", "probit")
 _GOES: dict[str, dict[str, tuple[str, ...]]] = {  # basis, inference: likelihoods
-    "auto": dict.fromkeys((*INFERENCES, "svi"), _SMOOTH) | {"gibbs": tuple(_LOSSES)},
-    "full": dict.fromkeys(INFERENCES, _SMOOTH) | {"gibbs": tuple(_LOSSES)},
+    "auto": dict.fromkeys(INFERENCES, _SMOOTH) | {"gibbs": tuple(_LOSSES)},
+    "full": dict.fromkeys((name for name in INFERENCES if name != "svi"), _SMOOTH) | {"gibbs": tuple(_LOSSES)},
     "active": {"gibbs": _SMOOTH},
     "inducing": {"vb": _SMOOTH, "svi": _SMOOTH},
 }

@@ -13,6 +13,7 @@ from softmargin.losses.crammer_singer import CrammerSinger
 from softmargin.priors import HalfT, Ridge
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
+from softmargin.solvers.full import Full
 
 SWEEPS, WARMUP, BATCHES = 4000, 200, 40
 
@@ -23,7 +24,7 @@ def build_scores(X, label, k, *, prior, c=1.0, intercept=False, seed=0):
     blocks = Blocks(base, label, np.full(len(label), c))
     bound = prior.bind(free, classes=k)
     streams = Streams.from_random_state(seed)
-    return ScoreModel(blocks, CrammerSinger(), bound, free, streams, label=label, k=k)
+    return ScoreModel(blocks, CrammerSinger(), bound, free, streams, Full(), label=label, k=k)
 
 
 def chain_of(engine, model, sweeps=SWEEPS):
@@ -113,7 +114,9 @@ class _Unspread(CrammerSinger):
 
 def test_a_wrong_hinge_fails_the_same_test(three):
     model, theta, weight = three
-    wrong = ScoreModel(model.blocks, _Unspread(), model.prior, model.free, model.streams, label=model.label, k=model.k)
+    wrong = ScoreModel(
+        model.blocks, _Unspread(), model.prior, model.free, model.streams, Full(), label=model.label, k=model.k
+    )
     draws, _ = chain_of(ScoreGibbs(chains=1, scale_moves=False), wrong)
     worst = max(abs(distance(values, weight @ moments(theta)[name])) for name, values in moments(draws).items())
     assert worst > 8.0
@@ -148,7 +151,7 @@ def test_jobs_do_not_matter():
     model = build_scores(X, label, 3, prior=Ridge(scale=1.0), intercept=True)
     other = ScoreModel(
         Blocks(model.blocks.design, label, model.c, workers=2),
-        model.loss, model.prior, model.free, model.streams, label=label, k=3,
+        model.loss, model.prior, model.free, model.streams, Full(), label=label, k=3,
     )  # fmt: skip
     engine = ScoreGibbs(chains=3)
     states = []

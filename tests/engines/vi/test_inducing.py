@@ -22,6 +22,7 @@ from softmargin.losses import Hinge, Logit, Probit
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
+from softmargin.solvers.full import Full
 
 LOSSES = {"hinge": Hinge(), "logit": Logit(), "probit": Probit()}
 LEARNED = {
@@ -43,7 +44,9 @@ def model_of(design, y, *, c=0.5, loss=None, prior=None, kind=InducingModel):
     free[0] = True
     prior = Ridge(scale=1.5) if prior is None else prior
     weight = np.broadcast_to(np.asarray(c, dtype=float), y.shape).copy()
-    return kind(Blocks(design, y, weight), loss or Hinge(), prior.bind(free), free, Streams.from_random_state(0))
+    return kind(
+        Blocks(design, y, weight), loss or Hinge(), prior.bind(free), free, Streams.from_random_state(0), Full()
+    )
 
 
 def some_points(X, size=8, length=2.0):
