@@ -20,7 +20,7 @@ from softmargin.engines.mode.single_changes import best_change
 from softmargin.engines.vi.fixed_point import EM
 from softmargin.inference.deferred import deferred
 from softmargin.inference.evidence import settled_scale
-from softmargin.inference.settings import Fit, Settings, best_of, needs_no_draws, options_of, run_engine
+from softmargin.inference.settings import Fit, Settings, best_of, needs_no_draws, options_of, rough, run_engine
 from softmargin.inference.variational import fit_vb, view
 from softmargin.priors.penalty import Penalty
 
@@ -55,7 +55,9 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
     mode. Left-out predictors are as far from the mode's as they are from that fit's, since without one of its few rows
     a group's others change their sets.
     """
-    quick = fit_vb(model, settings.aside()) if first is None else first
+    # steps over missing entries are slow: a rough fit, and one start where it has them
+    slow = any(unknown.changes_rows for unknown in model.unknowns)
+    quick = fit_vb(model, rough(settings) if slow else settings.aside()) if first is None else first
     if quick.outcome.interrupted:
         raise KeyboardInterrupt("interrupted while the mode was being prepared")
     there, state, unknowns = view(model, quick.outcome.state)
@@ -76,7 +78,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
         return _newton(given, settings, held)._replace(values=values)
     options = dict(options_of(settings, "algorithm", "accelerate", "smoothing", "starts"))
     options.pop("algorithm", None)
-    starts = _positive(options.pop("starts", (1.0,) if convex or model.prior.parts else (0.01, 1.0, 100.0)))
+    starts = _positive(options.pop("starts", (1.0,) if convex or model.prior.parts or slow else (0.01, 1.0, 100.0)))
 
     def attempt(start: float) -> Outcome:
         engine = EM(shrink=start, **options)
