@@ -255,3 +255,8 @@ def test_the_precision_falls_as_one_over_the_squares_however_large_these_are(df)
     near, far = (HalfT(1.0, df).expect(E, 5) for E in (1e20, 1e300))
     assert far[0] * 1e300 == pytest.approx(near[0] * 1e20, rel=1e-9)
     assert math.isfinite(far[1])
+
+
+def test_an_energy_without_bounds_is_said_to_be_one():
+    with pytest.raises(FloatingPointError, match="not a finite number"):
+        HalfT().expect_power(math.inf, 2.0, 1.0)

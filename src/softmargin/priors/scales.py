@@ -152,6 +152,8 @@ class HalfT:
 
     def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
         """One-dimensional quadrature over log nu; the integrand is log-concave."""
+        if not math.isfinite(e):
+            raise FloatingPointError("the energy of the coefficients is not a finite number")
         l, prior = self._mode(e, m, kappa), math.log(self.scale) + 0.5 * math.log(self.df)
         curvature = kappa * kappa * e * math.exp(-kappa * l) + self._bend(l - prior)
         sd = 1.0 / math.sqrt(curvature)

@@ -147,11 +147,14 @@ def new_window(n: int, p: int) -> Window:
     return Window(np.zeros(n), np.zeros(p), 0)
 
 
+_FARTHEST = 40.0  # bandwidths beyond which the density is nothing, and its exponent may be too large a number
+
+
 def curvature(model: Model, f: Array) -> Array:
     """Kernel estimate of the curvature of the rows' hinges at linear predictors f."""
     start, sign, width = model.loss.pieces(model.y, model.c)
     bandwidth = _BANDWIDTH * width
-    u = (start - sign * f) / bandwidth
+    u = np.clip((start - sign * f) / bandwidth, -_FARTHEST, _FARTHEST)
     density: Array = 2.0 * model.c * np.exp(-0.5 * u * u) / (bandwidth * math.sqrt(2.0 * math.pi))
     return density.ravel()
 

@@ -158,7 +158,8 @@ class GaussianVI:
         log_k = np.clip(log_k, np.minimum(old_k, new_k) - slack, np.maximum(old_k, new_k) + slack)
         used = np.concatenate((mean, log_k, log_D))
         try:
-            ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
+            with np.errstate(over="raise"):  # an extrapolation may end anywhere
+                ku, Du = np.exp(log_k), state.prior.from_logs(log_D)
             felt = np.where(ku * state.v > _NOTHING, ku, 0.0)  # rows far from the margin cost no time
             q, rough = _shaped(model, felt, np.zeros(len(felt)), Du, rough=state.rise > _ROUGH)
             with np.errstate(over="raise", invalid="raise"):  # where nothing bends a Newton step has no length
