@@ -51,7 +51,8 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         leave columns out; or a prior object with a scale of your choice.
     inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode, "meanfield" the approximation of Luts and
-        Ormerod (2014), "gibbs" exact draws, "hmc" exact draws that follow each other with less correlation.
+        Ormerod (2014), "gibbs" exact draws, "hmc" exact draws that follow each other with less correlation, "svi" as
+        "vb" by batches of rows, at the noise that a variational fit of up to 5,000 of them has.
     likelihood : {"auto", "epsilon-insensitive", "squared"} or loss object, default="auto"
         The loss; "squared" is normal noise with standard deviation nu. "auto" fits both by "vb" and takes the
         one with the higher bound on the evidence; with a number for ``epsilon`` it is the epsilon-insensitive loss.
