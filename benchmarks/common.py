@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "benchmarks.md"
 RAETSCH = ("ringnorm", "waveform", "twonorm", "banana", "breast_cancer", "titanic", "heart")
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from softmargin.rows.in_memory import Blocks, one_blas_thread
 from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full
 
-PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
+PICTURE = Path(__file__).parents[1] / "docs" / "evidence" / "images" / "growth.png"
 ROWS = (1_000, 10_000, 100_000, 300_000, 1_000_000)
 COLUMNS = (10, 50, 200, 500, 1_000, 2_000)
 HMC_COLUMNS = (5, 10, 20, 40, 80, 160)

@@ -1,7 +1,7 @@
 """One picture of the page: how many times faster than its peer each comparison came out, on a logarithmic axis.
 
-Reads the tables of ``docs/benchmarks.md`` and draws ``docs/benchmarks.png``. A line a comparison, from its worst to its
-best case, a point each; to the left of one the peer is ahead.
+Reads the tables of ``docs/evidence/benchmarks.md`` and draws ``docs/evidence/benchmarks.png``. One line per comparison,
+from its worst to its best case, one point per case; to the left of one the peer is ahead.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from PIL import Image
 
 from benchmarks import common
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "evidence"
 PAGE = "replication.md"
 _COLOURS = 96  # of a picture: few make small files
 COLUMNS = ("paper says", "we find", "note")
@@ -32,7 +32,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     """The options that every replication has."""
     options = argparse.ArgumentParser(description=description)
     options.add_argument("--quick", action="store_true", help="a rehearsal on few rows; printed, not written")
-    options.add_argument("--output", type=Path, metavar="DIR", help=f"folder of {PAGE} and images (default: docs)")
+    options.add_argument(
+        "--output", type=Path, metavar="DIR", help=f"folder of {PAGE} and images (default: docs/evidence)"
+    )
     return options
 
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     page
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     if page.exists() and "```python" in page.read_text(encoding="utf-8")
 )
 NEEDS = {

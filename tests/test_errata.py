@@ -1,4 +1,4 @@
-"""Numerical proofs of the corrections listed in ``docs/errata.md``.
+"""Numerical proofs of the corrections listed in ``docs/explanation/errata.md``.
 
 Each test computes its target by quadrature, by an optimiser or from an exact posterior, shows that the corrected
 formula hits it and, where the papers print something else, that the printed formula misses it. The library is not
@@ -597,7 +597,7 @@ def test_inverse_gamma_part_of_the_bound():
 
 def test_every_correction_names_its_proof():
     """The page of errata and this file name the same tests."""
-    page = (Path(__file__).parents[1] / "docs" / "errata.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "explanation" / "errata.md").read_text(encoding="utf-8")
     named = set(re.findall(r"tests/test_errata\.py::(test_\w+)", page))
     here = {name for name in globals() if name.startswith("test_")}
     assert named == here - {"test_every_correction_names_its_proof"}

@@ -75,7 +75,7 @@ def test_the_paper_units_give_the_published_scale(scripts):
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_the_published_page_has_its_pictures(name):
-    page = ROOT / "docs" / "replication.md"
+    page = ROOT / "docs" / "evidence" / "replication.md"
     rows, pictures = SECTIONS[name]
     written = section(page, name)
     for row in rows:

@@ -60,7 +60,7 @@ def test_rehearsal_writes_its_section(tmp_path, paper):
 
 
 def test_published_section_is_complete():
-    complete(section(ROOT / "docs"), ROOT / "docs")
+    complete(section(ROOT / "docs" / "evidence"), ROOT / "docs" / "evidence")
 
 
 def test_simulated_classes_have_the_stated_probabilities(paper):
@@ -90,4 +90,4 @@ def test_the_middle_class_is_masked(monkeypatch, tmp_path):
     errors = masking.draw(common.Page("masking", None))
     assert errors["sum-to-zero, largest score"] > 0.3
     assert max(errors["sum-to-zero, calibrated"], errors["pairs"]) < 0.06
-    assert (ROOT / "docs" / "images" / "classes_masking.png").stat().st_size < 120_000
+    assert (ROOT / "docs" / "evidence" / "images" / "classes_masking.png").stat().st_size < 120_000

@@ -44,7 +44,7 @@ _WHOLE = 1e-12  # share of a row that rounding makes of none
 class Rules:
     """Constants of the decision, chosen on 71 development sets (46 real, 25 simulated) and frozen."""
 
-    base: float = 0.25  # rate at which posterior standard deviations cover; see ``docs/choices.md``
+    base: float = 0.25  # rate at which posterior standard deviations cover; see ``docs/explanation/choices.md``
     steps: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0)  # further rates, in units of the base
     gate: float = 0.005  # fall of the leave-one-out objective, nats per row, from which refits are asked
     lower: tuple[float, ...] = ()  # rates below the base, in units of it

@@ -52,7 +52,7 @@ PRIORS: dict[str, Any] = {
     "laplace-zero": LaplaceZero,
 }
 SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual, "cg": ConjugateGradients}
-_SPARSE_POWER = 0.5  # 0.3 and 0.5 differ by 0.0005 in log loss over seven sets of text; see docs/choices.md
+_SPARSE_POWER = 0.5  # 0.3 and 0.5 differ by 0.0005 in log loss over seven sets of text; see docs/explanation/choices.md
 _SMALL = 1000  # columns up to which the mode of more rows than columns is found with a Gram matrix, sparse or not
 _FEW = 500  # rows up to which matrices of their size take no time worth saving
 _ROOM = 1e9  # bytes of dense matrices above which a sparse problem is solved by products alone
