@@ -60,6 +60,15 @@ def test_mean_and_solves_have_the_promised_accuracy_whatever_the_sketch(shape, i
     assert case.cg.root.quadratic(x) == pytest.approx(float(x @ case.dense.solve(x)), rel=1e-3)
 
 
+@pytest.mark.parametrize("own", [0.0, 0.3])
+def test_rows_as_many_as_directions_keep_their_digits_under_a_wide_prior(own):
+    """``I + W^1/2 K W^1/2`` is 1e16 times a well-conditioned matrix M, whose inverse is known to all digits."""
+    shared, s = np.array([[3.0, 1.0, 0.5], [1.0, 2.0, -1.0]]), np.array([1.0, 0.5])
+    wide = RowGaussian(1e12 * shared, np.full(2, 1e24 * own), 1e-8 * s**2, None)
+    M = s[:, None] * (shared @ shared.T + own * np.eye(2)) * s
+    np.testing.assert_allclose(wide.relax(np.eye(2)), 1e-16 * np.linalg.inv(M), rtol=1e-12)
+
+
 def test_weights_from_zero_to_enormous():
     case = Case((30, 50), rank=5, extreme=True)
     assert case.error(case.cg.mean, case.dense.mean) < 2.0 * TOLERANCE

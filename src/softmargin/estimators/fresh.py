@@ -11,7 +11,6 @@ import numpy as np
 __all__ = ["check_finite_fit", "fresh"]
 
 _NUMBERS = ("coef_", "intercept_", "scale_", "noise_", "epsilon_", "inclusion_")
-_NO_SCALE = ("noisy-hinge", "complete-hinge")  # their expansions have a prior without one scale: NaN
 _ADVICE = (
     "weights, columns or prior scales are too many orders of magnitude apart for double precision: bring them closer "
     "together, standardize, or use another inference"
@@ -38,8 +37,6 @@ def fresh(estimator: Any) -> Iterator[None]:
 def check_finite_fit(estimator: Any) -> None:
     """Refuse a fit with a number that is not finite."""
     parts = {name: getattr(estimator, name) for name in _NUMBERS if hasattr(estimator, name)}
-    if getattr(estimator, "likelihood", None) in _NO_SCALE:
-        parts.pop("scale_", None)
     parts["posterior_.mean"] = getattr(getattr(estimator, "posterior_", None), "mean", None)
     for name, value in parts.items():
         if isinstance(value, (float, np.ndarray)) and not np.isfinite(value).all():

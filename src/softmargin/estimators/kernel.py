@@ -15,7 +15,7 @@ from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.kernel_machine import KernelMachine, check_lengths
+from softmargin.estimators.kernel_machine import WITHOUT_SCALE, KernelMachine, check_lengths
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
@@ -83,7 +83,8 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         Number of inducing points, at most. "auto" (or None) doubles them from 200 on while the leave-one-out score
         gains by it, up to all rows, 1000, or what keeps a step under a second; for "svi" it is 200.
     scale : float or "learn", default="learn"
-        Prior standard deviation of g, averaged over the training rows.
+        Prior standard deviation of g, averaged over the training rows; always "learn" with "noisy-hinge" and
+        "complete-hinge", whose coefficients have a scale each.
     learning_rate : float or "auto", default="auto"
         Weight of the pseudo-likelihood of the hinge. "auto" starts from 0.25, with rows weighted so that the classes
         weigh the same (``tilt_``) if that predicts left-out rows better, and goes on to 0.5 and 1 where refits of
@@ -330,6 +331,11 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
             raise ValueError(
                 f"likelihood={self.likelihood!r} does not go with basis={self.basis!r}, inference={self.inference!r}; "
                 f"it goes with {', '.join(known)}."
+            )
+        if self.likelihood in WITHOUT_SCALE and self.scale != "learn":
+            raise ValueError(
+                f"scale={self.scale!r} is for coefficients that share one scale, and with likelihood="
+                f"{self.likelihood!r} each has its own; leave scale at 'learn'."
             )
         if self.max_active is not None and self.basis != "active":
             raise ValueError("max_active is for basis='active'; leave it at None.")

@@ -23,7 +23,9 @@ from softmargin.posterior import diagnostics
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
-__all__ = ["KernelMachine", "check_lengths"]
+__all__ = ["WITHOUT_SCALE", "KernelMachine", "check_lengths"]
+
+WITHOUT_SCALE = ("noisy-hinge", "complete-hinge")  # likelihoods whose coefficients have a scale each
 
 _LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
 _PROBABILITIES = ["calibrated", "pseudo", "sign"]
@@ -121,7 +123,7 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         self.learning_rate_ = per_model([model.learning_rate for model in models])
         self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
         self.choices_ = choices_table(models, self.classes_)
-        if np.isfinite([fit.scale for fit in fits]).all():  # noisy likelihoods have several, and none of their own
+        if self.likelihood not in WITHOUT_SCALE:
             self.scale_ = per_model([fit.scale for fit in fits])
         self.loo_ = self._fitted.loo
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
@@ -172,9 +174,9 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         return draws
 
     def summary(self) -> pd.DataFrame:
-        """What was learned, one row a model: lengths, scales, learning rates, leave-one-out log loss and error.
+        """What was learned, one row per model: lengths, scales, learning rates, leave-one-out log loss and error.
 
-        A length that was drawn comes with the middle 95 % of its draws.
+        A length that was drawn comes with the middle 95 % of its draws. Models without one scale have no such column.
         """
         check_is_fitted(self)
         labels = self.classes_.tolist()
@@ -193,7 +195,8 @@ class KernelMachine(CallbackSupport, BaseEstimator):
             }
             for model in self._fitted.parts
         ]
-        return pd.DataFrame(rows, index=pd.Index(pairs, name="pair"))
+        table = pd.DataFrame(rows, index=pd.Index(pairs, name="pair"))
+        return table.drop(columns="scale") if self.likelihood in WITHOUT_SCALE else table
 
     def to_arviz(self, draws: int = 1000) -> Any:
         """Intercept and scale as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""

@@ -119,6 +119,7 @@ def test_noisy_hinges_have_all_rows(data, likelihood):
     assert model.score(*rings(400, 1)) > 0.7
     assert set(model.posterior_.values) >= {"noise", "loglik"}
     assert not hasattr(model, "scale_")
+    assert "scale" not in model.summary() and np.isfinite(model.summary()["loo_score"]).all()
 
 
 @pytest.mark.parametrize(("apart", "said"), [(3.0, "the chains disagree"), (0.0, "")])
@@ -239,6 +240,10 @@ def test_rows_of_many_classes_that_arrive_later():
         ({"basis": "active"}, "it goes with basis='auto' with inference='map'"),
         ({"likelihood": "noisy-hinge"}, "basis='full' with inference='gibbs'"),
         ({"basis": "full", "inference": "svi"}, "does not go with basis='full'"),
+        (
+            {"likelihood": "noisy-hinge", "basis": "full", "inference": "gibbs", "scale": 2.0},
+            "scale=2.0 is for coefficients that share one scale",
+        ),
         ({"max_active": 3}, "max_active is for basis='active'"),
         ({"n_inducing": 3, "basis": "full"}, "n_inducing is for basis='inducing'"),
         ({"basis": "active", "inference": "gibbs", "max_active": 61}, "max_active must be between 1 and"),

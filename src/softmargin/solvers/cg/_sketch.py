@@ -84,6 +84,14 @@ class RowGaussian:
         return np.asarray(dpotrf(G, lower=1, clean=1)[0]) if len(G) else G
 
     @cached_property
+    def _row_factor(self) -> Array:
+        """Cholesky factor of ``I + W^1/2 K W^1/2``, where there are as many directions as rows."""
+        weighted = np.sqrt(self.w)[:, None] * self.shared
+        B = weighted @ weighted.T
+        B.flat[:: len(B) + 1] += self._damped
+        return np.asarray(dpotrf(B, lower=1, clean=1)[0])
+
+    @cached_property
     def _reached(self) -> Array:
         """``(I + K W)^-1 1``: what a unit change of the intercept leaves of the predictors."""
         s = np.sqrt(self.w)[:, None]
@@ -129,9 +137,16 @@ class RowGaussian:
         return self.own[:, None] * rows + self.shared @ (self.shared.T @ rows)
 
     def relax(self, rows: Array) -> Array:
-        """``(I + W^1/2 K W^1/2)^-1 rows`` over the slopes, for several columns."""
+        """``(I + W^1/2 K W^1/2)^-1 rows`` over the slopes, for several columns.
+
+        With fewer directions than rows, by Woodbury's identity. With as many, every direction of the rows can be
+        divided by a huge number, and the identity would subtract what is equal to all digits.
+        """
+        n, directions = self.shared.shape
+        if 0 < n <= directions:
+            return np.asarray(dpotrs(self._row_factor, rows, lower=1)[0])
         x = rows / self._damped[:, None]
-        if not self.shared.shape[1]:
+        if not directions:
             return x
         s = np.sqrt(self.w)[:, None]
         inner = dpotrs(self._factor, self.shared.T @ (s * x), lower=1)[0]
