@@ -1,9 +1,8 @@
 """All comparisons, one after another, each in a process of its own with one thread.
 
 Every script writes its table into ``docs/evidence/benchmarks.md``; ``--quick`` prints small versions instead.
-``--install``
-installs the peers of ``benchmarks/peers.txt`` and ``peers_alone.txt`` at their versions into this environment first;
-the columns of those that do not install are left out.
+``--install`` installs the peers of ``benchmarks/peers.txt`` and ``peers_alone.txt`` at their versions into this
+environment first; the columns of those that do not install are left out.
 """
 
 from __future__ import annotations

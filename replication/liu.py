@@ -1,8 +1,8 @@
 """Liu (2020), sections 4.2 and 5: the simulation on the unit interval and the leukemia data.
 
-Without the sum-to-zero constraint the paper's model is degenerate
-(docs/explanation/errata.md): problem r uses only the rows
-outside of class r. Everything of ours has scores that sum to zero; the printed algorithm is run to see where it breaks.
+Without the sum-to-zero constraint the paper's model is degenerate (docs/explanation/errata.md): problem r uses
+only the rows outside of class r. Everything of ours has scores that sum to zero; the printed algorithm is run to see
+where it breaks.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ PAGES = sorted(
 )
 NEEDS = {
     "quickstart.md": "arviz",
-    "api.md": "matplotlib",
     "probabilities.md": "matplotlib",
     "priors.md": "matplotlib",
     "formulas.md": "formulae",

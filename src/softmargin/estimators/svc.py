@@ -79,9 +79,14 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     probability : {"calibrated", "pseudo", "sign"}, default="calibrated"
         What ``predict_proba`` returns: a link fitted on leave-one-out predictors; the normalised pseudo-likelihood
         averaged over the posterior; or the posterior probability of the sign of f.
-    draws, warmup, chains, thin : int
-        Length of the chains of "gibbs" and "hmc": ``draws`` kept draws a chain, every ``thin``-th sweep after
-        ``warmup``, of which "hmc" makes at most 100.
+    draws : int, default=1000
+        Draws that "gibbs" and "hmc" keep, per chain.
+    warmup : int, default=1000
+        Sweeps per chain that come first and are not kept; "hmc" makes at most 100.
+    chains : int, default=4
+        Number of chains.
+    thin : int, default=1
+        Sweeps per draw that is kept.
     max_iter : int, default=500
         Most iterations of the other engines.
     tol : float, default=1e-6
@@ -115,8 +120,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     Attributes
     ----------
     coef_ : array of shape (1, n_features)
-        Posterior mean (mode for "map") of the slopes, on the scale of the given columns; with many classes one row a
-        pair, or a class for "sum-to-zero".
+        Posterior mean (mode for "map") of the slopes, on the scale of the given columns; with many classes one row per
+        pair, or per class for "sum-to-zero".
     intercept_ : array of shape (1,)
         The same of the intercept.
     classes_ : array of shape (k,)
@@ -127,6 +132,10 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         Prior scale: the fixed value, that of the variational fit ("map"), or exp of the mean of its logarithm.
     learning_rate_ : float
         Learning rate used.
+    tilt_ : bool
+        Whether rows were weighted by twice the share of the other class; probabilities are of the rows as they are.
+    choices_ : DataFrame
+        All that was tried: what, how it was judged, its score with its standard error, its cost, and what was taken.
     offset_ : float
         Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
     random_effects_ : dict of DataFrame

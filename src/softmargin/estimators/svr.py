@@ -74,9 +74,14 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     standardize : bool, default=True
         Whether columns and y are centred and scaled inside, so that fits do not depend on units. Results are always
         reported in the units of the data.
-    draws, warmup, chains, thin : int
-        Length of the chains of "gibbs" and "hmc": ``draws`` kept draws a chain, every ``thin``-th sweep after
-        ``warmup``, of which "hmc" makes at most 100.
+    draws : int, default=1000
+        Draws that "gibbs" and "hmc" keep, per chain.
+    warmup : int, default=1000
+        Sweeps per chain that come first and are not kept; "hmc" makes at most 100.
+    chains : int, default=4
+        Number of chains.
+    thin : int, default=1
+        Sweeps per draw that is kept.
     max_iter : int, default=500
         Most iterations of the other engines.
     tol : float, default=1e-6

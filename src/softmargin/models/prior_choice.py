@@ -72,6 +72,13 @@ class Selection(SelectorMixin):
     ) -> Any:
         """Columns that the model includes.
 
+        Without inclusion probabilities these are the columns whose coefficient is not zero. With many classes a
+        column counts by the pair that wants it most.
+
+        A false-discovery list of the hinge needs some signal: inside its margin the hinge has no curvature, so that
+        without any signal evidence for a column that is noise grows with the rows. Where left-out rows are predicted
+        less than 2 % better than by the class frequencies the list is empty, with a warning.
+
         Parameters
         ----------
         indices : bool
@@ -81,12 +88,10 @@ class Selection(SelectorMixin):
         false_discovery : float or None
             Instead: the longest list whose expected share of wrong inclusions is at most this.
 
-        A false-discovery list of the hinge needs some signal: inside its margin the hinge has no curvature, so that
-        without any signal evidence for a column that is noise grows with the rows. Where left-out rows are predicted
-        less than 2 % better than by the class frequencies the list is empty, with a warning.
-
-        Without inclusion probabilities these are the columns whose coefficient is not zero. With many classes a
-        column counts by the pair that wants it most.
+        Returns
+        -------
+        array
+            A mask of the columns, or their positions.
         """
         check_is_fitted(self)
         if hasattr(self, "inclusion_"):

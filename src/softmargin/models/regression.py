@@ -4,9 +4,8 @@ Quick fits of the losses are compared by their bounds on the evidence. All of th
 learned noise level, so the bounds of their fits are on one scale. A learned band enters at its best value, at the price
 of its prior density in spreads of y. The rule was picked among leave-one-out densities with several handicaps,
 leave-one-out errors, and the evidence with the band integrated out, on 588 simulated problems and 381 splits of 52 real
-regressions; the differences between the first, the last and this one are small.
-``docs/how-to/regression.md`` has its figures
-on problems that were simulated afterwards.
+regressions; the differences between the first, the last and this one are small. ``docs/how-to/regression.md``
+has its figures on problems that were simulated afterwards.
 """
 
 from __future__ import annotations
