@@ -1,9 +1,13 @@
 """Bayesian support vector machines by data augmentation, behind the scikit-learn interface."""
 
 import importlib
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__version__ = "0.1.0"
+try:
+    __version__ = version("softmargin")
+except PackageNotFoundError:  # source files on the path that were never installed
+    __version__ = "0+unknown"
 __all__ = [
     "BayesianKernelClassifier",
     "BayesianSVC",
