@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="./check is a shell script")
 TESTS = "import pytest\n\n\ndef test_short(): pass\n\n\n@pytest.mark.soak\ndef test_long(): pass\n"
 
 
