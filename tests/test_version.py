@@ -13,7 +13,7 @@ SOURCE = Path(softmargin.__file__).parents[1]
 
 
 def version_seen(path, installed):
-    """``__version__`` of a new process that has the source files and the given metadata on its path, and nothing else."""
+    """``__version__`` in a new process whose path has the source files, the given metadata, and nothing else."""
     if installed:
         (path / f"softmargin-{installed}.dist-info").mkdir()
         (path / f"softmargin-{installed}.dist-info" / "METADATA").write_text(
