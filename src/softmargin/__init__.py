@@ -10,6 +10,7 @@ except PackageNotFoundError:  # source files on the path that were never install
     __version__ = "0+unknown"
 __all__ = [
     "BayesianKernelClassifier",
+    "BayesianKernelRegressor",
     "BayesianSVC",
     "BayesianSVR",
     "Formula",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 _HOMES = {
     "BayesianKernelClassifier": "softmargin.estimators.kernel",
+    "BayesianKernelRegressor": "softmargin.estimators.kernel_regressor",
     "BayesianSVC": "softmargin.estimators.svc",
     "BayesianSVR": "softmargin.estimators.svr",
     "Formula": "softmargin.estimators.formula.formula",

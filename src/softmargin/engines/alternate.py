@@ -26,6 +26,16 @@ class Alternated(NamedTuple):
         """The engine's message of the prior."""
         return self.inner.prior
 
+    @property
+    def q(self) -> Any:
+        """The engine's density of the coefficients."""
+        return self.inner.q
+
+    @property
+    def message(self) -> Any:
+        """The rows' messages to the engine."""
+        return self.inner.message
+
 
 @dataclass(frozen=True)
 class Alternate:
@@ -57,6 +67,12 @@ class Alternate:
         nothing = (-math.inf,) * len(states)  # until every part is known no change can have lowered the objective
         state = Alternated(self.engine.init(now), states, nothing, -math.inf)
         return self._refreshed(model, state)
+
+    def restart(self, model: Model, state: Alternated) -> Alternated:
+        """A warm start: the state as seen by another prior, and the unknowns' best densities then."""
+        inner = self.engine.restart(implied(model, state.unknowns), state.inner)
+        nothing = (-math.inf,) * len(state.unknowns)
+        return self._refreshed(model, state._replace(inner=inner, parts=nothing, objective=-math.inf))
 
     def step(self, model: Model, state: Alternated, iteration: int) -> tuple[Alternated, Info]:
         """One step of the engine, then every unknown in turn."""

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["KERNEL_CLASSIFIER", "SVC", "SVR", "explained"]
+__all__ = ["KERNEL_CLASSIFIER", "KERNEL_REGRESSOR", "SVC", "SVR", "explained"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,11 +36,12 @@ SVC: Mapping[str, str] = _LINEAR | {
     "decision_function_shape": _ONE_FOR_ALL,
     "break_ties": "leave it out, predict takes the more probable class",
 }
-_APPROXIMATE = "for a kernel put sklearn.kernel_approximation.Nystroem before BayesianSVR in a pipeline"
 SVR: Mapping[str, str] = _LINEAR | {
     "C": "the penalty is learned; prior=Ridge(scale=s) with noise=nu fixes it, C being 2 * s**2 / nu",
     "loss": "use likelihood='epsilon-insensitive' or 'squared'",
-    **dict.fromkeys(("kernel", "gamma", "degree", "coef0"), _APPROXIMATE),
+    "kernel": "use BayesianKernelRegressor(kernel=...)",
+    "gamma": "use BayesianKernelRegressor(length_scale=l), gamma being 1 / l**2",
+    **dict.fromkeys(("degree", "coef0"), _OF_KERNEL.replace("Classifier", "Regressor")),
 }
 _FUNCTION = "use kernel=... with an object of sklearn.gaussian_process.kernels or a function of two matrices"
 KERNEL_CLASSIFIER: Mapping[str, str] = _SHARED | {
@@ -52,6 +53,18 @@ KERNEL_CLASSIFIER: Mapping[str, str] = _SHARED | {
     "prior": "the prior is that of the kernel; scale=... fixes its standard deviation",
     "decision_function_shape": "leave it out, classes are fitted by pairs",
     "break_ties": SVC["break_ties"],
+}
+KERNEL_REGRESSOR: Mapping[str, str] = _SHARED | {
+    "C": "the penalty is learned; scale=s with noise=nu fixes it, C being 2 * s**2 / nu",
+    "gamma": "use length_scale=l, gamma being 1 / l**2",
+    "degree": _FUNCTION,
+    "coef0": _FUNCTION,
+    "loss": "use likelihood='epsilon-insensitive' or 'squared'",
+    "prior": "the prior is that of the kernel; scale=... fixes its standard deviation",
+    "alpha": "use noise=sigma with likelihood='squared', alpha being sigma**2",
+    "normalize_y": "y is standardized unless standardize=False",
+    "optimizer": "length, scale and noise are learned; length_scale=l, scale=s and noise=nu fix them",
+    "n_restarts_optimizer": _NOTHING,
 }
 
 

@@ -10,18 +10,17 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
-from softmargin.core.validation import check_choice, check_names, check_numeric, check_rate, row_weights
+from softmargin.core.validation import check_choice, check_numeric, check_rate, labels_given, row_weights
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.kernel_machine import WITHOUT_SCALE, KernelMachine, check_lengths
+from softmargin.estimators.kernel_machine import PROBABILITIES, WITHOUT_SCALE, ClassMachine
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
 from softmargin.models.kernel.fit import KernelRecipe, fit_kernel, fit_kernel_pairs
 from softmargin.models.kernel.inducing import KernelStream
-from softmargin.models.kernel.search import kernel_prior
 from softmargin.models.remarks import warn_of_models
 from softmargin.rows.streams import Streams
 
@@ -50,7 +49,7 @@ def _by_batches(estimator: Any) -> bool:
     return True
 
 
-class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
+class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
     """Kernel machine that learns its scale and its width and says how sure it is.
 
     ``f = intercept + g``, g ~ N(0, scale^2 K) with a kernel matrix K of mean diagonal one, and a hinge, logistic or
@@ -210,12 +209,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
         """
         with fresh(self):
             recipe = self._recipe()
-            if not self._precomputed:
-                check_names(X)
-            check_numeric(X)
-            X, y = self._rows(X, y=y, ensure_min_samples=2)
-            if self._precomputed and X.shape[0] != X.shape[1]:
-                raise ValueError(f"a precomputed kernel matrix must be square in fit; got shape {X.shape}.")
+            X, y = self._training_rows(X, labels_given(y))
             self.classes_, index = self._labels(y)
             return self._fit(recipe, X, y, index, sample_weight)
 
@@ -236,7 +230,7 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
             return self.fit(X, y, sample_weight)
         recipe = self._recipe()
         check_numeric(X)
-        X, y = self._rows(X, y=y, reset=False)
+        X, y = self._rows(X, y=labels_given(y), reset=False)
         index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         new = np.unique(y[self.classes_[index] != y])
         if len(new):
@@ -293,26 +287,17 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
 
     def _recipe(self) -> KernelRecipe:
         """Refuse what cannot be, before any work; return what is asked for."""
-        check_lengths(self)
+        self._check_run()
+        check_choice("probability", self.probability, PROBABILITIES)
         self._check_combination()
         check_rate(self.learning_rate)
-        if not (isinstance(self.standardize, bool | np.bool_) or self.standardize == "auto"):
-            raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
-        kernel_prior(self.scale)  # says what is wrong with a scale
         return KernelRecipe(
-            self.kernel,
-            self.length_scale,
-            self.standardize,
-            self.scale,
-            _LOSSES[self.likelihood],
-            self.likelihood,
-            self.basis,
-            self.inference,
-            self.learning_rate,
-            self.max_active,
-            None if isinstance(self.n_inducing, str) else self.n_inducing,
+            loss=_LOSSES[self.likelihood],
+            likelihood=self.likelihood,
+            learning_rate=self.learning_rate,
+            max_active=self.max_active,
             tilts=self.likelihood == "hinge" and self.class_weight is None and self.probability == "calibrated",
-            run=self._run_settings(),
+            **self._plan(),
         )
 
     def _check_combination(self) -> None:
@@ -339,10 +324,3 @@ class BayesianKernelClassifier(ClassifierMixin, KernelMachine):
             )
         if self.max_active is not None and self.basis != "active":
             raise ValueError("max_active is for basis='active'; leave it at None.")
-        points = self.n_inducing
-        if points is None or (isinstance(points, str) and points == "auto"):
-            return
-        if not isinstance(points, (int, np.integer)) or isinstance(points, bool):
-            raise ValueError(f"n_inducing must be a whole number or 'auto'; got {points!r}.")
-        if self.basis not in ("auto", "inducing"):
-            raise ValueError("n_inducing is for basis='inducing'; leave it at 'auto'.")

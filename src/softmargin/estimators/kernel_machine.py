@@ -13,35 +13,23 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
-from softmargin.core.validation import check_choice, check_finite, labels_given
+from softmargin.core.validation import check_choice, check_finite, check_names, check_numeric
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.fitted import spread_of
+from softmargin.models.kernel.search import kernel_prior
 from softmargin.posterior import diagnostics
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
-__all__ = ["WITHOUT_SCALE", "KernelMachine", "check_lengths"]
+__all__ = ["PROBABILITIES", "WITHOUT_SCALE", "ClassMachine", "KernelMachine"]
 
 WITHOUT_SCALE = ("noisy-hinge", "complete-hinge")  # likelihoods whose coefficients have a scale each
 
 _LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
-_PROBABILITIES = ["calibrated", "pseudo", "sign"]
-
-
-def check_lengths(estimator: Any) -> None:
-    """Refuse lengths, tolerances and options of a run that cannot be."""
-    for name, least in _LENGTHS:
-        value = getattr(estimator, name)
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-    if not (isinstance(estimator.tol, Real) and float(estimator.tol) > 0):
-        raise ValueError(f"tol must be a positive number; got {estimator.tol!r}.")
-    if not isinstance(estimator.engine_options, (dict, type(None))):
-        raise ValueError(f"engine_options must be a dict or None; got {estimator.engine_options!r}.")
-    check_choice("probability", estimator.probability, _PROBABILITIES)
+PROBABILITIES = ["calibrated", "pseudo", "sign"]
 
 
 def _interval(lengths: Array | None) -> dict[str, float]:
@@ -53,13 +41,13 @@ def _interval(lengths: Array | None) -> dict[str, float]:
 
 
 class KernelMachine(CallbackSupport, BaseEstimator):
-    """Base of ``BayesianKernelClassifier``; ``_fitted`` is what a fit leaves behind."""
+    """Base of the kernel estimators; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
-    classes_: Any
     kernel: Any
+    basis: str
     inference: str
-    probability: str
+    standardize: bool | str
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -76,6 +64,35 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         """Sparse rows are for named kernels: objects and functions get arrays."""
         return False if callable(self.kernel) or self._precomputed else "csr"
 
+    def _check_run(self) -> None:
+        """Refuse lengths, tolerances and options of a run that cannot be."""
+        for name, least in _LENGTHS:
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+        if not (isinstance(self.tol, Real) and float(self.tol) > 0):
+            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
+        if not isinstance(self.engine_options, (dict, type(None))):
+            raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
+        if not (isinstance(self.standardize, bool | np.bool_) or self.standardize == "auto"):
+            raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
+        points = self._points
+        if points is not None and (not isinstance(points, (int, np.integer)) or isinstance(points, bool)):
+            raise ValueError(f"n_inducing must be a whole number or 'auto'; got {points!r}.")
+        if points is not None and self.basis not in ("auto", "inducing"):
+            raise ValueError("n_inducing is for basis='inducing'; leave it at 'auto'.")
+        kernel_prior(self.scale)  # says what is wrong with a scale
+
+    @property
+    def _points(self) -> Any:
+        """Number of inducing points, where it is given."""
+        return None if isinstance(self.n_inducing, str) and self.n_inducing == "auto" else self.n_inducing
+
+    def _plan(self) -> dict[str, Any]:
+        """What is asked for, whatever the response."""
+        own = {name: getattr(self, name) for name in ("kernel", "length_scale", "scale", "basis", "inference")}
+        return own | {"scaled": self.standardize, "n_inducing": self._points, "run": self._run_settings()}
+
     def _run_settings(self) -> dict[str, Any]:
         """Lengths, tolerances and options of the engine."""
         run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
@@ -90,13 +107,47 @@ class KernelMachine(CallbackSupport, BaseEstimator):
 
     def _rows(self, X: Any, **options: Any) -> Any:
         """Rows as the kernel takes them, with y if it is among the options."""
-        if "y" in options:
-            options["y"] = labels_given(options["y"])
         checked = validate_data(
             self, X, accept_sparse=self._sparse, dtype=np.float64, order="C", ensure_all_finite=False, **options
         )
         check_finite(checked[0] if isinstance(checked, tuple) else checked, getattr(self, "feature_names_in_", None))
         return checked
+
+    def _training_rows(self, X: Any, y: Any, **options: Any) -> Any:
+        """Rows and responses of a fit, checked."""
+        if not self._precomputed:
+            check_names(X)
+        check_numeric(X)
+        X, y = self._rows(X, y=y, ensure_min_samples=2, **options)
+        if self._precomputed and X.shape[0] != X.shape[1]:
+            raise ValueError(f"a precomputed kernel matrix must be square in fit; got shape {X.shape}.")
+        return X, y
+
+    def _checked(self, X: Any) -> Any:
+        """New rows, checked."""
+        check_is_fitted(self)
+        return self._rows(X, reset=False)
+
+    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
+        """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs if there are many."""
+        X = self._checked(X)
+        seed = self.random_state if random_state is None else random_state
+        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
+        return draws
+
+    def to_arviz(self, draws: int = 1000) -> Any:
+        """Intercept and scale as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
+        check_is_fitted(self)
+        streams = Streams.from_random_state(self.random_state)
+        drawn = self._fitted.sampled(getattr(self, "classes_", None), draws, streams)
+        return diagnostics.to_arviz(drawn, [], self.inference)
+
+
+class ClassMachine(KernelMachine):
+    """Base of ``BayesianKernelClassifier``."""
+
+    classes_: Any
+    probability: str
 
     def _labels(self, y: Any) -> tuple[Any, Any]:
         check_classification_targets(y)
@@ -136,8 +187,8 @@ class KernelMachine(CallbackSupport, BaseEstimator):
     def _checked(self, X: Any) -> Any:
         """New rows, checked."""
         check_is_fitted(self)
-        check_choice("probability", self.probability, _PROBABILITIES)
-        return self._rows(X, reset=False)
+        check_choice("probability", self.probability, PROBABILITIES)
+        return super()._checked(X)
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of f plus the offset of the link; positive means the second class.
@@ -166,13 +217,6 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         check_is_fitted(self)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
-    def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
-        """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs if there are many."""
-        X = self._checked(X)
-        seed = self.random_state if random_state is None else random_state
-        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
-        return draws
-
     def summary(self) -> pd.DataFrame:
         """What was learned, one row per model: lengths, scales, learning rates, leave-one-out log loss and error.
 
@@ -197,9 +241,3 @@ class KernelMachine(CallbackSupport, BaseEstimator):
         ]
         table = pd.DataFrame(rows, index=pd.Index(pairs, name="pair"))
         return table.drop(columns="scale") if self.likelihood in WITHOUT_SCALE else table
-
-    def to_arviz(self, draws: int = 1000) -> Any:
-        """Intercept and scale as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
-        check_is_fitted(self)
-        drawn = self._fitted.sampled(self.classes_, draws, Streams.from_random_state(self.random_state))
-        return diagnostics.to_arviz(drawn, [], self.inference)

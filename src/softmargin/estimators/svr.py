@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,30 +13,25 @@ from softmargin.core.validation import check_choice
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
+from softmargin.estimators._responses import LIKELIHOODS, Responding, numbers, response_units
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
-from softmargin.estimators.linear import LinearMachine, check_level, named_loss
-from softmargin.exceptions import ModelWarning, warn_user
+from softmargin.estimators.linear import LinearMachine, check_level
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.regression_readout import Units
-from softmargin.losses import EpsilonInsensitive, Loss, Squared
+from softmargin.losses import Loss
 from softmargin.models.build import prior_of
 from softmargin.models.fitted import spread_of
 from softmargin.models.prior_choice import Selection
-from softmargin.models.regression import Likelihood, Regression, fit_regression
-from softmargin.priors.scales import HalfCauchy
+from softmargin.models.regression import Regression, fit_regression
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
-from softmargin.unknowns.noise import Noise
 
 __all__ = ["BayesianSVR"]
 
-_LIKELIHOODS = ("auto", "epsilon-insensitive", "squared")
-_NOTHING = 0.01  # share of the squared error of a constant below which a model explains nothing
 
-
-class BayesianSVR(Selection, RegressorMixin, LinearMachine):
+class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
     """Support vector regression that learns its penalty and its noise, with intervals for coefficients and predictions.
 
     Errors ``e = y - f`` have the density ``exp(-2 max(|e| - epsilon, 0)/nu)/(2 epsilon + nu)``: flat within epsilon,
@@ -213,9 +207,11 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVR:
         prior = self._check_parameters()
-        rows = training_rows(self, X, y, sample_weight, groups, encode=_numbers, y_numeric=True)
+        rows = training_rows(self, X, y, sample_weight, groups, encode=numbers, y_numeric=True)
         self._note_training(rows)
-        units, unit = self._response_units(rows.y, rows.counts)
+        units, unit = response_units(rows.y, rows.counts, centred=self.fit_intercept), 1.0
+        if not self.standardize:
+            units, unit = Units(0.0, 1.0), units.spread
         likelihoods = self._likelihoods(unit)
         each, end = fit_tasks(self, X, y)
         task: dict[str, Any] = {
@@ -232,49 +228,10 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
 
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
-        self._check_run(INFERENCES, _LIKELIHOODS)
+        self._check_run(INFERENCES, LIKELIHOODS)
         check_choice("missing", self.missing, ["model", "indicator"])
-        if self.noise != "learn" and not (isinstance(self.noise, Real) and 0 < self.noise < np.inf):
-            raise ValueError(f"noise must be a positive number or 'learn'; got {self.noise!r}.")
-        if self.epsilon != "learn" and not (isinstance(self.epsilon, Real) and 0 <= self.epsilon < np.inf):
-            raise ValueError(f"epsilon must be a number of at least 0 or 'learn'; got {self.epsilon!r}.")
-        if (isinstance(self.likelihood, Loss) or self.likelihood == "squared") and self.epsilon != "learn":
-            raise ValueError(
-                f"epsilon={self.epsilon!r} is the band of the epsilon-insensitive loss by name, and "
-                f"likelihood={self.likelihood!r} has its own or none: leave out one of the two."
-            )
-        if isinstance(self.likelihood, Loss) and not self.likelihood.offers("log_normalizer", "noise_power"):
-            raise ValueError(
-                f"likelihood={self.likelihood!r} is no density of y with a noise level: it needs log_normalizer, "
-                "noise_cdf, log_predictive and noise_power, as Squared, EpsilonInsensitive and Check have them."
-            )
-        if self.likelihood == "auto" and self.epsilon == "learn" and self.noise != "learn":
-            raise ValueError(
-                f"noise={self.noise!r} is another thing for each loss: name it too, as in "
-                "likelihood='epsilon-insensitive' or 'squared'."
-            )
+        self._check_noise()
         return prior_of(self.prior)
-
-    def _likelihoods(self, unit: float) -> tuple[Likelihood, ...]:
-        """The losses to choose from, the simpler one first, with their noise for a response of spread ``unit``."""
-        prior, level = HalfCauchy(unit), None if isinstance(self.noise, str) else float(self.noise)
-        plain, learned = Noise(prior, level, unit=unit), Noise(prior, level, prior, unit)
-        if isinstance(self.likelihood, Loss):
-            return (Likelihood(*named_loss(self.likelihood, {"squared": Squared}), plain),)
-        squared = Likelihood("squared", Squared(), plain)
-        if not isinstance(self.epsilon, str):
-            return (Likelihood("epsilon-insensitive", EpsilonInsensitive(float(self.epsilon)), plain),)
-        band = Likelihood("epsilon-insensitive", EpsilonInsensitive(0.5 * unit), learned)
-        return tuple(each for each in (squared, band) if self.likelihood in ("auto", each.name))
-
-    def _response_units(self, y: Array, count: Array) -> tuple[Units, float]:
-        """How y is standardized, and its spread as the model sees it; without an intercept it is not centred."""
-        centre = float(count @ y / count.sum()) if self.fit_intercept else 0.0
-        off = y - centre
-        size = float(np.abs(off).max())
-        spread = size * float(np.sqrt(count @ (off / size) ** 2 / count.sum())) if size > 0 else 1.0
-        spread = spread if spread > 1e-14 * abs(centre) else 1.0
-        return (Units(centre, spread), 1.0) if self.standardize else (Units(0.0, 1.0), spread)
 
     def _publish(self) -> None:
         model: Regression = self._fitted
@@ -285,24 +242,14 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
         self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
         self.trace_ = np.array(found.outcome.trace)
         self.n_iter_, self.converged_ = found.outcome.n_iter, found.outcome.converged
-        self.noise_, self.loo_ = model.noise, found.held.loo
-        losses = found.held.losses
-        if losses[0].band is not None:
-            self.epsilon_ = model.units.spread * float(np.mean([loss.band for loss in losses]))
+        self._publish_noise(model)
         self._publish_terms([model], lambda values: values[0], model.noise_variance)
         chosen = model.inclusion()
         if chosen is not None:
             self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
             self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
         warn_of_fits([found], self.inference, self.tol)
-        median = abs(float(losses[0].noise_cdf(np.zeros(1), 1.0)[0]) - 0.5) < 1e-9  # f is in the middle of y
-        if median and self.loo_.r2 < _NOTHING:
-            warn_user(
-                "this model predicts no better than the mean of y: rows that are left out have "
-                f"{1.0 - self.loo_.r2:.2f} times the squared error of the mean of the others; look for other "
-                "predictors, or more rows.",
-                ModelWarning,
-            )
+        self._warn_of_nothing()
 
     def predict(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
         """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise.
@@ -329,7 +276,3 @@ class BayesianSVR(Selection, RegressorMixin, LinearMachine):
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Share of the variance of y that is predicted, R^2."""
         return float(r2_score(y, self.predict(X, groups=groups), sample_weight=sample_weight))
-
-
-def _numbers(y: Any) -> Array:
-    return np.asarray(y, dtype=np.float64)

@@ -146,12 +146,12 @@ class RegressionReadout:
 
     def of_fit(self, model: Model, state: Any, unknowns: tuple[Any, ...]) -> HeldOutResponses:
         """Rows left out of a Gaussian fit; exact for the squared loss at a given noise level and scale."""
-        return self._held(model, *_left_out(model, state, self.part), *levels_of_law(unknowns[self.noise]))
+        return self._held(model.y, *_left_out(model, state, self.part), *levels_of_law(unknowns[self.noise]))
 
     def of_mixture(self, model: Model, mixture: Mixture, unknowns: tuple[Any, ...]) -> HeldOutResponses:
         """Rows left out of a mixture of such fits over the scale."""
         moments = mixed_cavity(mixture.weights, [_left_out(model, each, self.part) for each in mixture.states])
-        return self._held(model, *moments, *levels_of_law(unknowns[self.noise]))
+        return self._held(model.y, *moments, *levels_of_law(unknowns[self.noise]))
 
     def predictors(self, model: Model, beta: Array, f: Array) -> Array:
         """The linear predictors are all there is."""
@@ -161,7 +161,7 @@ class RegressionReadout:
         self, model: Model, f: Array, mean: Array, held: HeldOutResponses, unknowns: tuple[Any, ...]
     ) -> HeldOutResponses:
         """Rows left out of the Gaussian fit, with the noise of the mode: a point has no spread to take a row from."""
-        return self._held(model, held.f, held.v, held.loo.max_kv, *levels_of_law(unknowns[self.noise]))
+        return self._held(model.y, held.f, held.v, held.loo.max_kv, *levels_of_law(unknowns[self.noise]))
 
     def of_other(self, held: HeldOutResponses, posterior: Any) -> HeldOutResponses:
         """Rows left out of a Gaussian fit, with the noise of the draws."""
@@ -179,15 +179,19 @@ class RegressionReadout:
         moments = grouped_cavity(now, draws, scale, self.part)
         if moments[2] > _GAUSSIAN and average is not None:  # few draws, or far from normal
             moments = average.moments()
-        return self._held(model, *moments, levels, losses)
+        return self._held(model.y, *moments, levels, losses)
+
+    def of_moments(self, y: Array, f: Array, v: Array, max_kv: float, unknowns: tuple[Any, ...]) -> HeldOutResponses:
+        """Scores of given left-out predictors, with the noise of a variational fit."""
+        return self._held(y, f, v, max_kv, *levels_of_law(unknowns[self.noise]))
 
     def _held(
-        self, model: Model, f: Array, v: Array, max_kv: float, levels: Array, losses: tuple[Any, ...]
+        self, y: Array, f: Array, v: Array, max_kv: float, levels: Array, losses: tuple[Any, ...]
     ) -> HeldOutResponses:
         """Scores of predictors with moments f and v that do not know their own row."""
-        total, spread, error = float(self.count.sum()), self.units.spread, model.y - f
+        total, spread, error = float(self.count.sum()), self.units.spread, y - f
         density = _log_predictive(error, v, levels, losses)
-        off = model.y - float(self.count @ model.y) / total
+        off = y - float(self.count @ y) / total
         constant = float(self.count @ off**2) * (total / max(total - 1.0, 0.5 * total)) ** 2  # of the other rows' mean
         square = float(self.count @ error**2)
         loo = RegressionLeaveOneOut(

@@ -13,6 +13,7 @@ from softmargin.core.model import Model
 from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Imputed, predicted
 from softmargin.loo.link import cavity
+from softmargin.loo.stochastic_cavity import loose_cavity
 from softmargin.rows.compiled import njit
 from softmargin.unknowns.covariates import CovariateLaw
 
@@ -67,12 +68,14 @@ def _incomplete(
 def left_out(model: Model, state: Any, part: Array) -> tuple[Array, Array, float]:
     """Moments of the predictors of a Gaussian fit with the part ``part`` of each row's own message taken out.
 
-    The third number is the largest k v. Rows with missing entries know how to be seen without their response.
+    The third number is the largest k v. Rows with missing entries know how to be seen without their response; what the
+    columns leave of a row's variance no message has changed.
     """
     design: Any = model.blocks.design
     law = getattr(design, "law", None)
     if law is None:
-        return cavity(state.f, state.v, state.message.w, state.message.b, part)
+        still = model.blocks.still
+        return loose_cavity(state.f, state.v - still, still, state.message, part)
     mean, root = state.coefficients
     return missing_cavities(design, law, mean, root, state.message, state.f, state.v, part)
 

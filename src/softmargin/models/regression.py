@@ -28,14 +28,22 @@ from softmargin.inference.regression_readout import RegressionReadout, Units, ha
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.variational import fit_vb
 from softmargin.models.compose import Data, compose
-from softmargin.models.fitted import Linear
+from softmargin.models.fitted import Fitted, Linear
 from softmargin.models.two_class import Recipe
 from softmargin.priors.ridge import Ridge
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 from softmargin.unknowns.noise import Noise
 
-__all__ = ["Likelihood", "LikelihoodChoice", "Regression", "choose_likelihood", "fit_regression"]
+__all__ = [
+    "Likelihood",
+    "LikelihoodChoice",
+    "Regression",
+    "Responses",
+    "choose_likelihood",
+    "fit_regression",
+    "highest_evidence",
+]
 
 
 class Likelihood(NamedTuple):
@@ -51,8 +59,8 @@ class Likelihood(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Regression(Linear):
-    """A fitted regression; its posterior is in units of y."""
+class Responses(Fitted):
+    """A fitted model of a numeric response; its posterior is in units of y."""
 
     units: Units
     likelihood: Likelihood
@@ -82,6 +90,11 @@ class Regression(Linear):
             f, v = self.moments(X)
         spread, held = self.units.spread, self.fit.held
         return f, spread * half_widths(level, v / spread**2, held.levels, held.losses)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Regression(Responses, Linear):
+    """A fitted regression on columns, effects of groups and missing entries."""
 
 
 def fit_regression(
@@ -143,11 +156,11 @@ def choose_likelihood(
         return LikelihoodChoice(likelihoods[0], Record(), None)
     few = model.size <= len(model.y) or hasattr(model.blocks.design, "entries") or bool(model.prior.parts)
     if few and not model.prior.selects and not model.prior.only_draws:
-        return _highest(likelihoods, model, settings)
+        return highest_evidence(likelihoods, model, settings)
     other = under_ridge()
     readout = replace(settings.readout, basis=other.basis)
     try:
-        found = _highest(likelihoods, other.model, replace(settings, readout=readout, callback=None))
+        found = highest_evidence(likelihoods, other.model, replace(settings, readout=readout, callback=None))
     finally:
         other.model.blocks.close()
     if found.first is not None and found.first.outcome.interrupted:
@@ -155,8 +168,8 @@ def choose_likelihood(
     return found._replace(first=None)
 
 
-def _highest(likelihoods: tuple[Likelihood, ...], model: Model, settings: Settings) -> LikelihoodChoice:
-    """Fit them in turn; of what there is when the user stops a fit, the one that came to its end."""
+def highest_evidence(likelihoods: tuple[Likelihood, ...], model: Model, settings: Settings) -> LikelihoodChoice:
+    """Fit them in turn and take the one with the highest bound; of those there are when the user stops, a whole one."""
     record, readout, plain = Record(), settings.readout, replace(settings, options={}, verbose=0)
     logs = math.log(readout.units.spread)  # from the model's response to the units of y
     taken: tuple[Likelihood, Fit] | None = None

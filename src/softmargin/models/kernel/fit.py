@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import logit
 
 from softmargin.core.array import Array
-from softmargin.designs.kernel.features import copies, kernel_map, rescaled
+from softmargin.designs.kernel.features import kernel_map, rescaled
 from softmargin.engines.kernel.active_vectors import LengthScale
 from softmargin.engines.kernel.draws import KernelDraws, NewRows
 from softmargin.engines.kernel.jump import fit_active
@@ -27,8 +27,9 @@ from softmargin.loo.link import WORTH, LeaveOneOut, fit_link
 from softmargin.losses.hinge import Hinge
 from softmargin.models.classes.pairwise import Pairwise, paired, until
 from softmargin.models.kernel.choice import Request, Settled, settle
-from softmargin.models.kernel.inducing import FEW, Task, fit_batches, fit_points, points_of
+from softmargin.models.kernel.inducing import Task, fit_batches, fit_points, points_of
 from softmargin.models.kernel.models import KernelBinary, KernelExpansions, by_length
+from softmargin.models.kernel.plan import FEW, Plan, merged
 from softmargin.models.kernel.search import KernelRows, kernel_prior
 from softmargin.models.two_class import Binary
 from softmargin.posterior.diagnostics import not_mixed
@@ -44,34 +45,15 @@ _WIDTHS = 1.0  # prior standard deviation of the logarithm of a length that is d
 _SLAB = 256  # rows whose draws are held at a time
 
 
-@dataclass(frozen=True)
-class KernelRecipe:
-    """What the user asked for, checked; ``run`` are the lengths, tolerances and options of the engine."""
+@dataclass(frozen=True, kw_only=True)
+class KernelRecipe(Plan):
+    """What the user asked for, checked."""
 
-    kernel: Any
-    length_scale: Any
-    scaled: bool | str
-    scale: float | str
     loss: Callable[..., Any]
     likelihood: str
-    basis: str
-    inference: str
     learning_rate: float | str
     max_active: int | None = None
-    n_inducing: int | None = None
     tilts: bool = False  # whether the automatic choice may tilt
-    run: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def precomputed(self) -> bool:
-        """Whether rows are rows of the kernel matrix."""
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    def inducing(self, rows: int) -> bool:
-        """Whether a fit of this many rows is on inducing points."""
-        if self.basis != "auto":
-            return self.basis == "inducing"
-        return self.inference == "svi" or (self.inference == "vb" and rows > FEW and not self.precomputed)
 
     @property
     def request(self) -> Request:
@@ -147,7 +129,7 @@ def _copied(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelBinary:
 
     No work is done twice, the result is that of weights, and it does not depend on the order of the rows.
     """
-    rows, inverse = _merged(recipe, rows)
+    rows, inverse = merged(recipe, rows, rows.sign, "count", "weight")
     settled = settle(rows, recipe.request)
     base = _base(recipe, settled)
     rows = _in_units(recipe, rows.at_candidate(settled.candidate), base)
@@ -171,17 +153,6 @@ def _featured(recipe: KernelRecipe, rows: KernelRows, settled: Settled, base: fl
     return KernelBinary(fit, rows.rate, rows.loss, _choice(settled), map=features, base=base)
 
 
-def _merged(recipe: KernelRecipe, rows: KernelRows) -> tuple[KernelRows, Any]:
-    """Rows without copies, and which of them each row is."""
-    if recipe.precomputed:
-        return rows, np.arange(len(rows.sign))
-    first, inverse = copies(rows.X, rows.sign)
-    count, weight = np.zeros((2, len(first)))
-    np.add.at(count, inverse, rows.count)
-    np.add.at(weight, inverse, rows.weight)
-    return replace(rows.take(first), count=count, weight=weight), inverse
-
-
 def _finished(model: Any, settings: Settings, start: Neighbour) -> Fit:
     """The quick fit run on, in the features of this model, to the tolerance asked for."""
     limits = {"max_iter": settings.max_iter, "tol": settings.tol}
@@ -195,7 +166,7 @@ def _finished(model: Any, settings: Settings, start: Neighbour) -> Fit:
 
 def _drawn(recipe: KernelRecipe, rows: KernelRows, task: Task) -> KernelExpansions:
     """Draws of expansions, on a few rows or on all of them."""
-    settled = settle(_merged(recipe, rows)[0], recipe.request)
+    settled = settle(merged(recipe, rows, rows.sign, "count", "weight")[0], recipe.request)
     candidate = settled.candidate
     if recipe.noisy and isinstance(recipe.learning_rate, str):  # the noise is learned, and does what a rate does
         candidate = candidate._replace(rate=1.0)

@@ -23,14 +23,14 @@ from softmargin.loo.link import WORTH, fit_link
 from softmargin.loo.stochastic_cavity import held_out, loose_cavity
 from softmargin.models.kernel.choice import Settled
 from softmargin.models.kernel.models import KernelBinary
+from softmargin.models.kernel.plan import FEW
 from softmargin.models.kernel.search import KernelRows, Setting
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Purpose
 from softmargin.solvers.full import Full
 
-__all__ = ["FEW", "KernelStream", "Task", "fit_batches", "fit_points", "level_sizes", "points_of"]
+__all__ = ["KernelStream", "Task", "fit_batches", "fit_points", "level_sizes", "points_of"]
 
-FEW = 200  # inducing points to begin with, and rows up to which there is one for each
 _MOST = 1000  # of them
 _WORK = 2.5e9  # rows times squared points, at most: a step then takes a fraction of a second
 _NEAR = 0.7  # share of the most points from which the most are taken
@@ -77,9 +77,9 @@ def _model(rows: KernelRows, features: InducingMap, design: Loose | Inducing) ->
     return InducingModel(blocks, rows.loss, rows.prior.bind(free, len(rows.sign)), free, rows.streams, Full())
 
 
-def points_of(rows: KernelRows, setting: Setting, size: int) -> InducingMap:
+def points_of(rows: Any, setting: Setting, size: int) -> InducingMap:
     """At most ``size`` inducing points that cover the rows."""
-    n = len(rows.sign)
+    n = rows.X.shape[0]
     if size > n:
         raise ValueError(f"n_inducing must be at most the number of rows, {n}; got {size}.")
     seed = int(rows.streams.at(Purpose.START, iteration=1).integers(2**63))

@@ -15,13 +15,13 @@ from softmargin.designs.kernel.features import KernelMap, rescaled
 from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.kernel.draws import KernelDraws
-from softmargin.models.fitted import spread_of
+from softmargin.models.fitted import Fitted, spread_of
 from softmargin.models.two_class import Binary
 from softmargin.posterior import diagnostics
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Purpose, Streams
 
-__all__ = ["KernelBinary", "KernelExpansions", "by_length"]
+__all__ = ["Featured", "KernelBinary", "KernelExpansions", "by_length"]
 
 _CHUNK = 512  # new rows at a time
 
@@ -33,8 +33,8 @@ def by_length(kernel: Kernel, unit: float, X: Any, Z: Any = None) -> Callable[[f
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KernelBinary(Binary):
-    """A linear machine in kernel features; new rows have the variance that the features leave out besides."""
+class Featured(Fitted):
+    """A linear model in kernel features; new rows have the variance that the features leave out besides."""
 
     map: KernelMap
     base: float = 1.0  # what a scale of one stands for in the posterior
@@ -81,6 +81,11 @@ class KernelBinary(Binary):
         drawn.variables.pop("coef")
         drawn.variables["scale"] = self.base * drawn.variables["scale"]
         return drawn
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KernelBinary(Featured, Binary):
+    """A linear machine of two classes in kernel features."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

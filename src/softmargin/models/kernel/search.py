@@ -26,7 +26,7 @@ from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full
 
-__all__ = ["KernelRows", "Quick", "Search", "Setting", "kernel_prior", "quick_fit", "settings_of"]
+__all__ = ["KernelRows", "Quick", "Search", "Setting", "Width", "kernel_prior", "quick_fit", "settings_of"]
 
 _SPREAD = 2.5  # half of the prior standard deviations of f are larger
 _LOOSE = 1e-3  # share of a row's variance that the features of a fit which is only compared may leave out
@@ -123,7 +123,7 @@ class Setting(NamedTuple):
         return length | {"standardize": self.columns is not None}
 
 
-def settings_of(rows: KernelRows, kernel: Any, length_scale: Any, scaled: bool | str) -> list[Setting]:
+def settings_of(rows: Any, kernel: Any, length_scale: Any, scaled: bool | str) -> list[Setting]:
     """The kernels to compare: on the columns as found, on rescaled ones, or on both if their spreads are unlike."""
     plain = isinstance(kernel, str) and kernel == "precomputed"
     columns = None if plain else standardize(rows.X, rows.count)
@@ -197,7 +197,7 @@ class Width(NamedTuple):
 
     setting: Setting  # where the search began
     step: float  # width as a power of two of the setting's own
-    machine: Quick
+    machine: Any
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -212,7 +212,7 @@ class Width(NamedTuple):
 class Search:
     """Quick fits of the same rows, each started from the last; none is made twice."""
 
-    def __init__(self, rows: KernelRows, record: Record):
+    def __init__(self, rows: Any, record: Record):
         self.rows, self.record = rows, record
         self.last: VIState | None = None
         self.found: dict[tuple[Kernel, float], Width] = {}
