@@ -1,4 +1,4 @@
-"""Warnings of our own; a run that did not converge has scikit-learn's ``ConvergenceWarning``."""
+"""Warnings of our own: about the data and about the model. A run that did not converge has scikit-learn's category."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import sys
 import warnings
 from pathlib import Path
 
-__all__ = ["ModelWarning", "warn_user"]
+__all__ = ["DataWarning", "ModelWarning", "warn_user"]
 
 _OWN = (str(Path(__file__).parent), str(Path("sklearn", "callback")))  # files whose lines are not the user's
 
 
+class DataWarning(UserWarning):
+    """Rows or columns are probably not what was meant: constant columns, groups left out, labels of another type."""
+
+
 class ModelWarning(UserWarning):
-    """The fit says next to nothing, or another model would clearly say more."""
+    """The fit says next to nothing, another model would clearly say more, or reported spreads are rough."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from softmargin import BayesianSVC
+from softmargin.exceptions import DataWarning
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 
 rng = np.random.default_rng(0)
@@ -174,7 +175,7 @@ class TestAwkwardInput:
 
 
 def test_constant_columns_are_named():
-    with pytest.warns(UserWarning, match=r"1 constant column\(s\) .* coefficient 0: dull"):
+    with pytest.warns(DataWarning, match=r"1 constant column\(s\) .* coefficient 0: dull"):
         BayesianSVC().fit(FRAME.assign(dull=1.0), Y)
 
 

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from softmargin import BayesianSVC, RandomEffect, Smooth
+from softmargin.exceptions import DataWarning
 
 
 def rows(n=120, seed=0):
@@ -62,7 +63,7 @@ def test_nested_labels_are_compared_part_by_part():
 def test_new_groups_of_another_type_are_noted_once_all_are_new():
     X, y = rows()
     fitted = model().fit(X, y)
-    with pytest.warns(UserWarning, match=r"all groups 'g' are new, .* another type \('new'\) than in the fit \(1\)"):
+    with pytest.warns(DataWarning, match=r"all groups 'g' are new, .* another type \('new'\) than in the fit \(1\)"):
         p = fitted.predict_proba(X.assign(g="new"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -76,7 +77,7 @@ def test_rows_without_the_groups_of_the_fit_are_noted_once_per_call(method):
     X, y = rows()
     fitted, columns = model(None).fit(X[["x", "z"]], y, groups=X["g"]), X[["x", "z"]]
     with pytest.warns(
-        UserWarning, match=r"fitted with groups and none came with these 120 row\(s\), .* pass groups="
+        DataWarning, match=r"fitted with groups and none came with these 120 row\(s\), .* pass groups="
     ) as notes:
         getattr(fitted, method)(columns)
     assert len(notes) == 1

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from softmargin import BayesianSVC, Smooth
+from softmargin.exceptions import DataWarning
 
 
 def test_smooth_terms_of_few_values_and_of_skewed_ones():
@@ -18,7 +19,7 @@ def test_smooth_terms_of_few_values_and_of_skewed_ones():
     grid = pd.DataFrame({"x": [-2.0, -1.0, 1.0, 2.0]})
     assert (np.sign(curve.decision_function(grid)) == [-1.0, -1.0, 1.0, 1.0]).all()
     skewed, logarithm = pd.DataFrame({"x": np.exp(x)}), pd.DataFrame({"x": x})
-    with pytest.warns(UserWarning, match=r"'s\(x\)' can hardly bend .* take \d.* % of their range; use its logarithm"):
+    with pytest.warns(DataWarning, match=r"'s\(x\)' can hardly bend .* take \d.* % of their range; use its logarithm"):
         poor = BayesianSVC(random_effects=[Smooth("x")], learning_rate=0.5).fit(skewed, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

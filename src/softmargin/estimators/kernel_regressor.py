@@ -217,7 +217,7 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
         self.n_iter_, self.converged_ = found.outcome.n_iter, found.outcome.converged
         self._publish_noise(model)
         warn_of_fits([found], self.inference, self.tol)
-        self._warn_of_nothing()
+        self._warn_of_model()
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise."""

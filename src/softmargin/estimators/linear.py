@@ -17,7 +17,7 @@ from softmargin.core.validation import check_choice, check_finite
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
-from softmargin.exceptions import warn_user
+from softmargin.exceptions import DataWarning, warn_user
 from softmargin.models.build import SOLVERS
 from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
@@ -95,7 +95,7 @@ class LinearMachine(CallbackSupport, BaseEstimator):
             more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
             warn_user(
                 f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}.",
-                UserWarning,
+                DataWarning,
             )
 
     def _note_training(self, rows: Training) -> None:

@@ -249,7 +249,7 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
             self.chain_inclusion_, self.inclusion_ = chosen.chains, chosen.chains.mean(axis=0)
             self.inclusion_error_, self.indicator_gap_ = chosen.error, chosen.gap.mean(axis=0)
         warn_of_fits([found], self.inference, self.tol)
-        self._warn_of_nothing()
+        self._warn_of_model()
 
     def predict(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
         """Posterior mean of f at each row; with ``return_std`` also its posterior standard deviation, without noise.

@@ -109,7 +109,7 @@ def _mixed(model: Model, settings: Settings, fit: Fit) -> Fit:
         mixture = mix_over_scale(now, state)
         scales, weights = mixture.scales, mixture.weights
     if mixture is None:  # a scale that is given, or a covariance without a plain root, whose mixture would have none
-        return fit._replace(notice=getattr(state.q.root, "notice", ""), values=values)
+        return fit._replace(remark=getattr(state.q.root, "notice", ""), values=values)
     posterior = settings.readout.gaussian(mixture.mean, mixture.root, scales, weights)
     held = settings.readout.of_mixture(now, mixture, unknowns)
     scale = float(np.exp(weights @ np.log(scales)))  # it exists where the mean does not

@@ -207,7 +207,7 @@ def fit_two_classes(
             else:
                 fit = infer(*at_candidate(model, settings, chosen.candidate), None)
             if not (many_rows(model) or recipe.refits or recipe.quick):
-                fit = fit._replace(remark=compared_with_logit(model, settings, weight, fit))
+                fit = fit._replace(remark=fit.remark or compared_with_logit(model, settings, weight, fit))
         finally:
             model.blocks.close()
     parted = LinearBinary.parted(fit, whole.reader(fit))

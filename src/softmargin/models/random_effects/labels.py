@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from numbers import Number
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from softmargin.designs.grouped import Index
+from softmargin.exceptions import DataWarning, warn_user
 
 __all__ = ["combined", "flat", "levels_of", "positions", "table_index"]
 
@@ -78,11 +78,10 @@ def _check_kinds(new: Iterable[Any], levels: pd.Index, name: str, alone: bool) -
                 "of the same type as in the fit."
             )
     if alone:
-        warnings.warn(
+        warn_user(
             f"all groups {name!r} are new, and their labels are of another type ({other[0]!r}) than in the fit "
             f"({levels[0]!r}); check that they mean the same.",
-            UserWarning,
-            stacklevel=2,
+            DataWarning,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -15,6 +14,7 @@ from softmargin.core.array import Array
 from softmargin.designs.grouped import GroupTerm
 from softmargin.designs.splines import FEWEST, Spline, middle_share
 from softmargin.designs.standardize import Columns
+from softmargin.exceptions import DataWarning, warn_user
 from softmargin.models.random_effects.effect import RandomEffect, Smooth
 from softmargin.models.random_effects.labels import combined, flat, levels_of, positions
 from softmargin.priors.terms import TermPrior
@@ -103,11 +103,10 @@ def separated(X: Any, effects: Sequence[Any], groups: Any) -> Labelled:
 def warn_of_groups(keys: Sequence[Any], rows: Labelled) -> None:
     """Say that new rows came without the groups that a fit had."""
     if GROUPS in keys and GROUPS not in rows.labels:
-        warnings.warn(
+        warn_user(
             f"the model was fitted with groups and none came with these {rows.shape[0]} row(s), which are taken for "
             "rows of groups not seen before; pass groups=, or fit with a column of X that random_effects names.",
-            UserWarning,
-            stacklevel=4,
+            DataWarning,
         )
 
 
@@ -283,11 +282,10 @@ def _curve(effect: Smooth, rows: Labelled, part: bool) -> _Curve:
         return _Curve(effect, place, None)
     spline = Spline.of(x, effect.knots)
     if not part and middle_share(x) < _SKEWED:
-        warnings.warn(
+        warn_user(
             f"{what} can hardly bend where most values are: half of the values of {effect.column!r} take "
             f"{100.0 * middle_share(x):.1g} % of their range; use its logarithm, or its ranks.",
-            UserWarning,
-            stacklevel=2,
+            DataWarning,
         )
     return _Curve(effect, place, spline)
 
