@@ -8,7 +8,8 @@ from parts import dense_columns, sparse_columns, standardized
 from threadpoolctl import threadpool_info
 
 from softmargin.designs import Dense
-from softmargin.rows.in_memory import Blocks, TreeSum, one_blas_thread
+from softmargin.rows.in_memory import Blocks, one_blas_thread
+from softmargin.rows.summation import TreeSum
 
 N = 19_000  # rows of the problem below: ten cells, the last one short
 

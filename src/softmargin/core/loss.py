@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmargin.core.array import Array
 
-__all__ = ["Loss", "Message", "Pieces", "Rows"]
+__all__ = ["AnyMessage", "Loss", "Message", "Pieces", "Rows"]
 
 
 class Rows(NamedTuple):
@@ -25,6 +25,9 @@ class Message(NamedTuple):
     w: Array
     b: Array
     bound: Array
+
+
+AnyMessage = Message | Rows  # where the bound does not matter
 
 
 class Pieces(NamedTuple):

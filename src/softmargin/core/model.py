@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from softmargin.core.loss import Loss
 from softmargin.core.prior import BoundPrior
 from softmargin.core.rows import Rows, Streams
 from softmargin.core.space import Normal, RowBasis, Space
+from softmargin.core.visits import gram
 
 __all__ = ["Model", "require"]
 
@@ -42,9 +44,14 @@ class Model:
         return self.blocks.weight
 
     @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.blocks.shape[0]
+
+    @property
     def size(self) -> int:
         """Number of coordinates."""
-        return self.blocks.design.shape[1]
+        return self.blocks.shape[1]
 
     @property
     def dimension(self) -> int:
@@ -56,6 +63,11 @@ class Model:
         """How many of these dimensions are not shrunk."""
         return self.space.dimension(int(self.free.sum()))
 
+    @property
+    def more_coefficients(self) -> bool:
+        """Whether there are more shrunk coefficients than rows."""
+        return self.dimension - self.free_dimension > self.n
+
     def with_weight(self, weight: Array) -> Model:
         """The same problem with other row weights."""
         return replace(self, blocks=self.blocks.weighted(weight))
@@ -64,6 +76,31 @@ class Model:
         """The same rows under another prior."""
         return replace(self, prior=prior)
 
+    @property
+    def _by_rows(self) -> bool:
+        """Whether the Gaussian is held by its rows: there are far more coefficients."""
+        return hasattr(self.space, "spread") and self.dimension > max(_WIDE * self.n, _DENSE)
+
+    def conditional(self, messages: Any, precision: Array, *, rough: bool = False) -> tuple[Normal, bool]:
+        """The coefficients given row messages that were kept, ``w`` and ``b`` or None, and a prior precision.
+
+        Where a ``rough`` one will do, it comes from a Gram matrix in single precision if the design has one; whether it
+        did is the second answer.
+        """
+        if self._by_rows:
+            found = self.blocks.fetch(messages)
+            return self.gaussian(found.w, np.zeros(self.n) if found.b is None else found.b, precision), False
+        single = self.blocks.single() if rough and self.dimension <= self.n else None
+        if single is not None:
+            q = _in_single_precision(lambda: self._from_sums(single, messages, precision))
+            if q is not None:
+                return q, True
+        return self._from_sums(self.blocks, messages, precision), False
+
+    def _from_sums(self, rows: Rows, messages: Any, precision: Array) -> Normal:
+        A, linear = rows.sum(gram, None, messages)
+        return self.space.gaussian(A, linear, precision)
+
     def gaussian(
         self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
     ) -> Normal:
@@ -71,8 +108,8 @@ class Model:
 
         Where coefficients far outnumber rows, a space that can does without a matrix of their size.
         """
-        spread = getattr(self.space, "spread", None)
-        if spread is not None and self.dimension > max(_WIDE * len(w), _DENSE):
+        if self._by_rows:
+            spread: Any = self.space.spread  # type: ignore[attr-defined]
             wide: Normal = spread(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision)
             return wide
         A, linear = self.blocks.gram(w, b)
@@ -85,22 +122,17 @@ class Model:
 
         With more shrunk coefficients than rows it never forms a matrix of their size.
         """
-        if self.dimension - self.free_dimension > len(w):
+        if self.more_coefficients:
             return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
         return self.gaussian(w, b, precision, shift, dent)
 
     def direction(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Any:
         """The same in single precision, for early steps and ways to go; None where the design cannot."""
-        single: Any = getattr(self.blocks.design, "single", None)
-        if single is None or self.dimension > len(w):
+        single = self.blocks.single()
+        if single is None or self.dimension > self.n:
             return None
-        rough = replace(self, blocks=self.blocks.redesigned(single()))
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                found = rough.gaussian(w, b, precision, shift)
-        except np.linalg.LinAlgError:  # nearly dependent columns
-            return None
-        return found if np.isfinite(found.mean).all() else None  # no column was too large
+        rough = replace(self, blocks=single)
+        return _in_single_precision(lambda: rough.gaussian(w, b, precision, shift))
 
     def with_unknowns(self, unknowns: tuple[Any, ...]) -> Model:
         """The same problem with other unknowns."""
@@ -109,6 +141,16 @@ class Model:
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""
         return replace(self, blocks=self.blocks.serial())
+
+
+def _in_single_precision(make: Callable[[], Normal]) -> Normal | None:
+    """A Gaussian from a rounded matrix; None where columns are too large, or too nearly dependent."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found = make()
+    except np.linalg.LinAlgError:
+        return None
+    return found if np.isfinite(found.mean).all() else None
 
 
 def require(consumer: Any, *, loss: Any, prior: Any) -> None:

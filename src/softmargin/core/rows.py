@@ -9,14 +9,120 @@ import numpy as np
 
 from softmargin.core.array import Array
 
-__all__ = ["Rows", "Streams"]
+__all__ = ["Block", "Kept", "Rows", "Streams", "Visit"]
+
+Visit = Callable[..., Any]  # a module-level function of a block, a small record, and what was kept
+
+
+class Kept(Protocol):
+    """Vectors that a visit left with the rows: an immutable record, of which an engine's state holds this handle."""
+
+    def fetch(self) -> Any:
+        """The vectors, home."""
+
+
+class Block(Protocol):
+    """A run of cells, as a visit sees it.
+
+    Sums come back as partial sums of a fixed tree over cells, and vectors are made cell by cell, so that nothing
+    depends on which cells share a block.
+    """
+
+    @property
+    def y(self) -> Array:
+        """Responses."""
+
+    @property
+    def weight(self) -> Array:
+        """Pseudo-likelihood weight ``c`` per row."""
+
+    @property
+    def residual(self) -> Array | float:
+        """Variance of every predictor that no coefficient carries, as inducing points leave it."""
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of the cells, which are part of the address of random numbers."""
+
+    @property
+    def entries_missing(self) -> bool:
+        """Whether missing entries give predictors a variance that depends on the coefficients."""
+
+    def matvec(self, beta: Array) -> Array:
+        """``X beta``."""
+
+    def row_quad(self, root: Any) -> Array:
+        """Variance of every linear predictor under coefficients of covariance ``root root'``."""
+
+    def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
+        """Mean and variance of every predictor."""
+
+    def excess(self, mean: Array) -> Array | float:
+        """Variance of every predictor at known coefficients."""
+
+    def sums(self, *terms: Any) -> Any:
+        """Sum of a vector over rows, or of the products of a pair of vectors, for each term: one vector of numbers."""
+
+    def products(self, vectors: Array) -> Any:
+        """Matrix of the inner products of vectors over rows, which are the rows of a matrix."""
+
+    def rmatvec(self, b: Array) -> Any:
+        """``X' b``."""
+
+    def gram(self, w: Array, b: Array | None) -> Any:
+        """``X' diag(w) X`` and ``X' b``."""
+
+    def excess_slope(self, w: Array, mean: Array) -> Any:
+        """Half the derivative of ``w'excess(mean)`` in the mean."""
 
 
 class Rows(Protocol):
     """Responses, weights and columns of all rows, cut into cells of a fixed size.
 
     Cells are the unit of randomness and of summation: no result depends on how they are grouped or where they are.
+    Four verbs reach the rows: ``sum``, ``keep``, ``fetch`` and ``pick``. The vectors and products below them are for
+    engines that have all rows home.
     """
+
+    def sum(self, visit: Visit, small: Any = None, *kept: Any) -> tuple[Any, ...]:
+        """One pass: what ``visit(block, small, *kept)`` adds up, over all blocks in a fixed tree order.
+
+        The visit returns a tuple of sums that the block made; ``kept`` are handles, of which it sees the block's part.
+        It runs under the caller's rules for floating-point errors (``numpy.errstate``).
+        """
+
+    def keep(self, visit: Visit, small: Any = None, *kept: Any) -> tuple[Any, tuple[Any, ...]]:
+        """One pass that leaves vectors with the rows: their handle, and sums made on the way.
+
+        The visit returns a named tuple of vectors over the block's rows and a tuple of sums.
+        """
+
+    def fetch(self, kept: Any) -> Any:
+        """Bring the vectors that were kept home."""
+
+    def pick(self, index: Any) -> Rows:
+        """Some rows, home."""
+
+    def place(self, vectors: Any) -> Any:
+        """Leave a named tuple of vectors with the rows: the reverse of ``fetch``."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of coefficients."""
+
+    @property
+    def has_residual(self) -> bool:
+        """Whether predictors have a variance that no coefficient carries."""
+
+    def reweighted(self, factor: float) -> Rows:
+        """The same rows with all weights multiplied by one number."""
+
+    def single(self) -> Rows | None:
+        """The same rows with Gram matrices in single precision; None where the design cannot."""
 
     @property
     def design(self) -> Any:
@@ -31,7 +137,7 @@ class Rows(Protocol):
         """Pseudo-likelihood weight ``c`` per row."""
 
     @property
-    def still(self) -> Array | float:
+    def residual(self) -> Array | float:
         """Variance of every predictor that no coefficient carries."""
 
     @property
@@ -69,16 +175,13 @@ class Rows(Protocol):
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients."""
 
-    def drag(self, w: Array, mean: Array) -> Array | float:
-        """Half the derivative of ``w'excess(mean)`` in the mean."""
-
     def redesigned(self, design: Any) -> Rows:
         """The same responses with other columns."""
 
     def weighted(self, weight: Array) -> Rows:
         """The same rows with other weights."""
 
-    def loosened(self, still: Array) -> Rows:
+    def with_residual(self, residual: Array) -> Rows:
         """The same rows with predictors of this variance at known coefficients."""
 
     def serial(self) -> Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from softmargin.core.array import Array
-from softmargin.core.loss import Message
+from softmargin.core.loss import Rows
 from softmargin.core.model import Model
 
 __all__ = ["Seen", "Unknown", "implied"]
@@ -16,11 +16,15 @@ class Seen(NamedTuple):
 
     mean: Array  # of the coefficients
     root: Any  # of their covariance
-    f: Array  # mean of the predictors
-    v: Array  # and their variance
-    message: Message
+    rows: Any  # handle of a RowState: moments of the predictors and messages, with the rows
     face: str  # of the loss that the messages come from: "expect" or "gaussian"
     mode: bool  # whether a point is wanted in place of a density
+
+    @property
+    def message(self) -> Rows:
+        """Row messages, fetched from the rows."""
+        message: Rows = self.rows.fetch().message
+        return message
 
 
 @runtime_checkable

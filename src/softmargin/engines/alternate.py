@@ -82,8 +82,8 @@ class Alternate:
         # an unknown's part may be many times as large as the engine's
         if self.mode:  # solves that are not exact move one part against the other, with no change of their sum
             change = abs(gain) / (1.0 + min(abs(new.objective), abs(new.inner.objective)))
-            still = inner is state.inner or math.isinf(info.change)
-            return new, Info(new.objective, max(change, info.change) if still else change)
+            resting = inner is state.inner or math.isinf(info.change)
+            return new, Info(new.objective, max(change, info.change) if resting else change)
         return new, Info(new.objective, max(relative(gain, new.objective), info.change))  # both must come to rest
 
     def _refreshed(self, model: Model, state: Alternated) -> Alternated:
@@ -99,7 +99,7 @@ class Alternate:
         unknown, inner = model.unknowns[place], state.inner
         others = implied(model, state.unknowns, without=place)
         mean, root = self.engine.coefficients(inner)
-        seen = Seen(mean, root, inner.f, inner.v, inner.message, self.engine.needs_loss[0], self.mode)
+        seen = Seen(mean, root, inner.rows, self.engine.needs_loss[0], self.mode)
         found, part = unknown.expect(others, state.unknowns[place], seen, careful=careful)
         if found is not state.unknowns[place]:
             inner = self.engine.seen(unknown.apply(others, found), inner, rows=unknown.changes_rows)

@@ -10,6 +10,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.unknown import implied
+from softmargin.core.visits import Face, Moments, messages
 from softmargin.engines.mode.smoothed_start import many_rows, picked, spread_rows
 from softmargin.engines.vi.scale_mixture import mix_over_scale
 from softmargin.engines.vi.screened import ScreenedVI
@@ -91,7 +92,8 @@ def of_many_rows(model: Model, settings: Settings, first: Fit | None = None) -> 
             mixture = mix_over_scale(outcome.state.small, outcome.state.few)
             mean, root, scales, weights = mixture.mean, mixture.root, mixture.scales, mixture.weights
             f, v = model.blocks.matvec(mean), _variances(model, root, state.v)
-            state = state._replace(f=f, v=v, message=model.loss.gaussian(model.y, model.c, f, v))
+            rows = model.blocks.place(Moments(f, v))
+            state = state._replace(rows=model.blocks.keep(messages, Face(model.loss, "gaussian"), rows)[0])
         except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
             outcome.interrupted = True
     posterior = settings.readout.gaussian(mean, root, scales, weights)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.core.loss import Message
+from softmargin.core.loss import Rows
 from softmargin.core.model import Model
 from softmargin.designs.standardize import Columns
 from softmargin.engines.mode.smoothed_start import picked
@@ -209,9 +209,9 @@ def _left_out(model: Model, state: Any, part: Array) -> tuple[Array, Array, floa
     What is taken out of the precision is what a row has put in, where the fit tells: the message that it would send
     next may be another while the noise level still moves, and more than there is.
     """
-    w, b, bound = state.message
+    w, b = state.message[:2]
     built = getattr(state, "ku", w)
-    return left_out(model, state._replace(message=Message(built, b + (built - w) * state.f, bound)), part)
+    return left_out(model, state, part, Rows(built, b + (built - w) * state.f))
 
 
 def _log_predictive(error: Array, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:

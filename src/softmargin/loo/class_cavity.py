@@ -8,7 +8,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
-from softmargin.core.loss import Message
+from softmargin.core.loss import AnyMessage
 from softmargin.core.model import Model
 from softmargin.core.space import Normal
 from softmargin.designs.classes import ClassDesign
@@ -60,7 +60,7 @@ def _table(design: ClassDesign, values: Array) -> Array:
     return out
 
 
-def fit_cavities(model: Model, q: Normal, f: Array, message: Message, part: Array) -> ClassMoments:
+def fit_cavities(model: Model, q: Normal, f: Array, message: AnyMessage, part: Array) -> ClassMoments:
     """From a Gaussian fit: q, the predictors of the pairs and their messages; ``part`` of every observation is out."""
     design = _design(model)
     mean, V = class_scores(design.base, q.mean, q.root, design.k)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.core.loss import Message
+from softmargin.core.loss import AnyMessage
 from softmargin.core.model import Model
 from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Imputed, predicted
@@ -65,23 +65,24 @@ def _incomplete(
     return largest
 
 
-def left_out(model: Model, state: Any, part: Array) -> tuple[Array, Array, float]:
+def left_out(model: Model, state: Any, part: Array, message: AnyMessage | None = None) -> tuple[Array, Array, float]:
     """Moments of the predictors of a Gaussian fit with the part ``part`` of each row's own message taken out.
 
     The third number is the largest k v. Rows with missing entries know how to be seen without their response; what the
-    columns leave of a row's variance no message has changed.
+    columns leave of a row's variance no message has changed. Another ``message`` than that of the state may be given.
     """
+    message = state.message if message is None else message
     design: Any = model.blocks.design
     law = getattr(design, "law", None)
     if law is None:
-        still = model.blocks.still
-        return loose_cavity(state.f, state.v - still, still, state.message, part)
+        residual = model.blocks.residual
+        return loose_cavity(state.f, state.v - residual, residual, message, part)
     mean, root = state.coefficients
-    return missing_cavities(design, law, mean, root, state.message, state.f, state.v, part)
+    return missing_cavities(design, law, mean, root, message, state.f, state.v, part)
 
 
 def missing_cavities(
-    design: Imputed, law: CovariateLaw, mean: Array, root: Array, message: Message, f: Array, v: Array, part: Array
+    design: Imputed, law: CovariateLaw, mean: Array, root: Array, message: AnyMessage, f: Array, v: Array, part: Array
 ) -> tuple[Array, Array, float]:
     """Moments of the predictors with the part ``part`` of each row's own message taken out, and the largest k v.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.core.loss import Message
+from softmargin.core.loss import AnyMessage
 from softmargin.engines.vi.stochastic import SVI, held_rows
 from softmargin.engines.vi.stochastic_fit import SVIFit
 from softmargin.loo.link import cavity
@@ -19,14 +19,16 @@ __all__ = ["held_out", "loose_cavity"]
 _SLAB = 4096  # rows at a time
 
 
-def loose_cavity(f: Array, v: Array, still: Array | float, message: Message, part: Array) -> tuple[Array, Array, float]:
+def loose_cavity(
+    f: Array, v: Array, residual: Array | float, message: AnyMessage, part: Array
+) -> tuple[Array, Array, float]:
     """Moments of the predictors without the part ``part`` of each row's own message, and the largest k v.
 
     The message has changed the coefficients alone, so it is taken out of their part v of the variance, to which what
     the columns leave is then added.
     """
     f_out, v_out, largest = cavity(f, v, message.w, message.b, part)
-    return f_out, v_out + still, largest
+    return f_out, v_out + residual, largest
 
 
 def held_out(fit: SVIFit, engine: SVI, part: Array, rows: int = 50_000) -> tuple[Any, Array, Array, float]:
@@ -42,8 +44,8 @@ def held_out(fit: SVIFit, engine: SVI, part: Array, rows: int = 50_000) -> tuple
     for lo in range(0, len(index), _SLAB):
         at = index[lo : lo + _SLAB]
         block = held_rows(model.blocks.design, at)
-        f, v, still = engine.moments(block, fit.state.q, fit.state.prior)
-        message = engine.face(model)(model.y[at], model.c[at], f, v + still)
-        pieces.append(loose_cavity(f, v, still, message, part[at]))
+        f, v, residual = engine.moments(block, fit.state.q, fit.state.prior)
+        message = engine.face(model)(model.y[at], model.c[at], f, v + residual)
+        pieces.append(loose_cavity(f, v, residual, message, part[at]))
     f_out, v_out = (np.concatenate([piece[k] for piece in pieces]) for k in range(2))
     return index, f_out, v_out, max(piece[2] for piece in pieces)

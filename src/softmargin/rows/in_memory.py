@@ -7,19 +7,23 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.core.design import Design
+from softmargin.rows.block import CELL, Block, Whole
+from softmargin.rows.summation import TreeSum
 
-__all__ = ["Blocks", "Cell", "TreeSum", "one_blas_thread"]
+__all__ = ["Blocks", "Cell", "one_blas_thread"]
 
 T = TypeVar("T")
-_CELL = 2048  # rows of a cell: fixed, because cells are the unit of randomness and of summation
+_BLOCK = 16  # cells of a block at most: its vectors, a quarter of a megabyte each, stay in the second-level cache
 
 
 @lru_cache(maxsize=1)
@@ -64,32 +68,6 @@ class Cell(NamedTuple):
     hi: int
 
 
-class TreeSum:
-    """Sum of tuples in a fixed binary tree over cell numbers, with a logarithmic number of partial sums held.
-
-    Two neighbours are added only where they are the halves of an aligned node, so runs of cells summed apart
-    and then pushed here in order give bitwise the sum of one long run.
-    """
-
-    def __init__(self) -> None:
-        self.nodes: list[tuple[int, int, tuple[Any, ...]]] = []  # first cell, height, partial sum
-
-    def push(self, start: int, height: int, value: tuple[Any, ...]) -> None:
-        """Add the node of ``2**height`` cells that begins at cell ``start``."""
-        while self.nodes and self.nodes[-1][1] == height and self.nodes[-1][0] % (2 << height) == 0:
-            start, _, left = self.nodes.pop()
-            value = tuple(a + b for a, b in zip(left, value, strict=True))
-            height += 1
-        self.nodes.append((start, height, value))
-
-    def total(self) -> tuple[Any, ...]:
-        """Add what is left, from the last cell to the first."""
-        value = self.nodes[-1][2]
-        for _, _, left in reversed(self.nodes[:-1]):
-            value = tuple(a + b for a, b in zip(left, value, strict=True))
-        return value
-
-
 class Blocks:
     """The rows of a problem: a design, responses and weights, cut into cells.
 
@@ -117,41 +95,56 @@ class Blocks:
         nothing = np.zeros(0)
         self.design, self.workers = design, workers
         self.y, self.weight = nothing if y is None else y, nothing if weight is None else weight
-        self.still: Array | float = 0.0  # variance of every predictor that no coefficient carries
+        self.residual: Array | float = 0.0  # variance of every predictor that no coefficient carries
         n = design.shape[0]
-        self.cells = [Cell(k, lo, min(lo + _CELL, n)) for k, lo in enumerate(range(0, n, _CELL))]
-        groups = min(len(self.cells), n_blocks or workers)
+        self.cells = [Cell(k, lo, min(lo + CELL, n)) for k, lo in enumerate(range(0, n, CELL))]
+        groups = min(len(self.cells), n_blocks or max(workers, -(-len(self.cells) // _BLOCK)))
         self._groups = [list(g) for g in np.array_split(np.arange(len(self.cells)), groups)]
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._made: list[Block] | None = None
 
     @property
-    def _whole(self) -> bool:
-        """Whether the design wants to make its sums over rows itself, in one piece and one order."""
-        return getattr(self.design, "whole", False)
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of coefficients."""
+        return self.design.shape
 
     def serial(self) -> Blocks:
         """The same rows without threads, for use inside a thread."""
         twin = self if self._pool is None else Blocks(self.design, self.y, self.weight)
-        twin.still = self.still
+        twin.residual = self.residual
+        return twin
+
+    def _twin(self, **changes: Any) -> Blocks:
+        """The same cells on the same threads with something else in them."""
+        twin = copy.copy(self)
+        twin.__dict__.update(changes, _made=None)
         return twin
 
     def redesigned(self, design: Design) -> Blocks:
-        """The same responses, on the same threads, with other columns."""
-        twin = copy.copy(self)
-        twin.design = design
-        return twin
+        """The same responses with other columns."""
+        return self._twin(design=design)
 
     def weighted(self, weight: Array) -> Blocks:
-        """The same rows, on the same threads, with other weights."""
-        twin = copy.copy(self)
-        twin.weight = weight
-        return twin
+        """The same rows with other weights."""
+        return self._twin(weight=weight)
 
-    def loosened(self, still: Array) -> Blocks:
-        """The same rows, on the same threads, with predictors of this variance at known coefficients."""
-        twin = copy.copy(self)
-        twin.still = still
-        return twin
+    def reweighted(self, factor: float) -> Blocks:
+        """The same rows with all weights multiplied by one number."""
+        return self._twin(weight=factor * self.weight)
+
+    def with_residual(self, residual: Array) -> Blocks:
+        """The same rows with predictors of this variance at known coefficients."""
+        return self._twin(residual=residual)
+
+    @property
+    def has_residual(self) -> bool:
+        """Whether predictors have a variance that no coefficient carries."""
+        return isinstance(self.residual, np.ndarray)
+
+    def single(self) -> Blocks | None:
+        """The same rows with Gram matrices in single precision; None where the design cannot."""
+        single: Any = getattr(self.design, "single", None)
+        return None if single is None else self.redesigned(single())
 
     def close(self) -> None:
         """Give the threads back."""
@@ -159,10 +152,16 @@ class Blocks:
             self._pool.shutdown()
 
     def parallel(self, fn: Callable[[T], Any], items: Sequence[T]) -> list[Any]:
-        """Apply ``fn`` to every item, on the threads where there are any."""
+        """Apply ``fn`` to every item, on the threads where there are any, under this thread's floating-point rules."""
         if self._pool is None or len(items) < 2:
             return [fn(item) for item in items]
-        return list(self._pool.map(fn, items))
+        rules: Any = np.geterr()
+
+        def ruled(item: T) -> Any:
+            with np.errstate(**rules):
+                return fn(item)
+
+        return list(self._pool.map(ruled, items))
 
     def map(self, fn: Callable[[Cell], Any]) -> list[Any]:
         """Apply ``fn`` to every cell; the answers come in the order of the cells."""
@@ -178,66 +177,136 @@ class Blocks:
                 tree.push(k, 0, fn(self.cells[k]))
             return tree
 
-        total = TreeSum()
-        for tree in self.parallel(partial, self._groups):
-            for node in tree.nodes:
-                total.push(*node)
-        return total.total()
+        return _joined(self.parallel(partial, self._groups)).total()
+
+    @property
+    def _blocks(self) -> list[Block]:
+        """The runs of cells that a visit is called for."""
+        if self._made is None:
+            self._made = [self._block(self.cells[group[0]], self.cells[group[-1]].hi) for group in self._groups]
+        return self._made
+
+    def _block(self, first: Cell, hi: int) -> Block:
+        if len(self._groups) == 1:
+            return Block(self.design, self.y, self.weight, self.residual, 0, 0, hi)
+        at = slice(first.lo, hi)
+        residual = self.residual[at] if isinstance(self.residual, np.ndarray) else self.residual
+        return Block(self.design, self.y[at], self.weight[at], residual, first.number, first.lo, hi)
+
+    def sum(self, visit: Any, small: Any = None, *kept: Kept) -> tuple[Any, ...]:
+        """One pass over the rows that adds something up."""
+        blocks = self._made or self._blocks
+        if len(blocks) == 1:
+            return self._total([visit(blocks[0], small, *[each.vectors for each in kept])])
+        return self._total(self._visited(visit, small, kept))
+
+    def keep(self, visit: Any, small: Any = None, *kept: Kept) -> tuple[Kept, tuple[Any, ...]]:
+        """One pass over the rows that leaves vectors with them, and may add something up."""
+        blocks = self._made or self._blocks
+        if len(blocks) == 1:
+            vectors, sums = visit(blocks[0], small, *[each.vectors for each in kept])
+            return Kept(vectors), self._total([sums]) if sums else ()
+        gathered: dict[int, Array] = {}
+
+        def gather(block: Block, answer: Any) -> Any:
+            vectors, sums = answer
+            for place, part in enumerate(vectors):
+                if part is not None:  # setdefault is atomic, so threads fill one array
+                    gathered.setdefault(place, np.empty(self.shape[0]))[block.lo : block.hi] = part
+            return type(vectors), len(vectors), sums
+
+        answers = self._visited(visit, small, kept, gather)
+        record, fields, _ = answers[0]
+        return Kept(record(*map(gathered.get, range(fields)))), self._total([sums for _, _, sums in answers])
+
+    def _visited(
+        self, visit: Any, small: Any, kept: tuple[Kept, ...], then: Any = lambda _, answer: answer
+    ) -> list[Any]:
+        def call(block: Block) -> Any:
+            return then(block, visit(block, small, *(each.of(block.lo, block.hi) for each in kept)))
+
+        return self.parallel(call, self._blocks)
+
+    def _total(self, parts: list[Any]) -> tuple[Any, ...]:
+        """What the sums of all blocks come to, in a fixed tree order."""
+        total: tuple[Any, ...] = ()
+        for each in zip(*parts, strict=True):
+            if isinstance(each[0], Whole):
+                arguments = (np.concatenate(part) for part in zip(*(one.arguments for one in each), strict=True))
+                value = getattr(self.design, each[0].product)(*arguments)
+                total += value if isinstance(value, tuple) else (value,)
+            else:
+                total += _joined(each).total()
+        return total
+
+    def place(self, vectors: Any) -> Kept:
+        """Leave a record of vectors with the rows."""
+        return Kept(vectors)
+
+    def fetch(self, kept: Kept) -> Any:
+        """Bring the vectors that were kept home."""
+        return kept.vectors
+
+    def pick(self, index: Any) -> Blocks:
+        """Some rows, home."""
+        design: Any = self.design
+        some = Blocks(design.pick(index), self.y[index], self.weight[index])
+        return some.with_residual(self.residual[index]) if isinstance(self.residual, np.ndarray) else some
 
     def matvec(self, beta: Array) -> Array:
         """Linear predictor ``f = X beta``."""
-        return np.concatenate(self.map(lambda cell: self.design.matvec(beta, cell.lo, cell.hi)))
+        f: Array = self.keep(visits.predictors, beta)[0].vectors.f
+        return f
 
     def rmatvec(self, b: Array) -> Array:
         """``X' b``."""
-        if self._whole:
-            return self.design.rmatvec(b)
-        total: Array = self.reduce(lambda cell: (self.design.rmatvec(b[cell.lo : cell.hi], cell.lo, cell.hi),))[0]
+        total: Array = self.sum(visits.transposed, None, Kept(visits.One(b)))[0]
         return total
 
     def gram(self, w: Array, b: Array) -> tuple[Array, Array]:
         """``X' diag(w) X`` and ``X' b`` in one pass over the rows."""
-        if self._whole:
-            return self.design.gram(w, b)
-
-        def collect(cell: Cell) -> tuple[Array, Array]:
-            at = slice(cell.lo, cell.hi)
-            return self.design.gram(w[at], b[at], cell.lo, cell.hi)
-
-        A, c = self.reduce(collect)
+        A, c = self.sum(visits.gram, None, Kept(visits.Messages(w, b)))
         return A, c
 
     def row_quad(self, root: Any) -> Array:
-        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``.
-
-        A structured covariance has a root of its own kind, which its design understands or which understands designs.
-        """
-        own = getattr(root, "row_quad", None)
-        if own is not None:
-            return np.concatenate(self.map(lambda cell: own(self.design, cell.lo, cell.hi)))
-        return np.concatenate(self.map(lambda cell: self.design.row_quad(root, cell.lo, cell.hi)))
+        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``."""
+        v: Array = self.keep(visits.variances, root)[0].vectors[0]
+        return v
 
     def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
         """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
-        both: Any = getattr(self.design, "moments", None)
-        if both is None or hasattr(root, "row_quad"):
-            f, v = self.matvec(mean), self.row_quad(root)
-        else:
-            parts = self.map(lambda cell: both(mean, root, cell.lo, cell.hi))
-            f, v = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return f, v + self.excess(mean)
+        f, v = self.keep(visits.moments, (mean, root))[0].vectors
+        return f, v
 
     def excess(self, mean: Array) -> Array | float:
-        """Variance of every predictor at known coefficients, from missing cells and ``still``: zero without any."""
-        part: Any = getattr(self.design, "excess", None)
-        if part is None:
-            return self.still
-        return np.concatenate(self.map(lambda cell: part(mean, cell.lo, cell.hi))) + self.still
+        """Variance of every predictor at known coefficients, from missing entries and ``residual``; zero without."""
+        if getattr(self.design, "excess", None) is None:
+            return self.residual
+        v: Array = self.keep(visits.excess, mean)[0].vectors[0]
+        return v
 
-    def drag(self, w: Array, mean: Array) -> Array | float:
-        """Half the derivative of ``w'excess(mean)`` in the mean."""
-        part: Any = getattr(self.design, "drag", None)
-        if part is None:
-            return 0.0
-        total: Array = self.reduce(lambda cell: (part(w[cell.lo : cell.hi], mean, cell.lo, cell.hi),))[0]
-        return total
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kept:
+    """A record of vectors over all rows; a field is None where there is no such vector."""
+
+    vectors: Any
+
+    def of(self, lo: int, hi: int) -> Any:
+        """The part of some rows."""
+        return type(self.vectors)(*(None if each is None else each[lo:hi] for each in self.vectors))
+
+    def fetch(self) -> Any:
+        """The vectors, home."""
+        return self.vectors
+
+
+def _joined(trees: Sequence[TreeSum]) -> TreeSum:
+    """The sum of the cells of several runs, in their order."""
+    if len(trees) == 1:
+        return trees[0]
+    total = TreeSum()
+    for tree in trees:
+        for node in tree.nodes:
+            total.push(*node)
+    return total

@@ -18,6 +18,7 @@ from scipy.optimize import minimize_scalar
 from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.unknown import Seen
+from softmargin.core.visits import Face, expected_bound
 from softmargin.rows.streams import Purpose
 from softmargin.rows.variates import slice_step
 
@@ -174,7 +175,7 @@ class Noise:
         N, loss = float(model.c.sum()), state.loss
 
         def energy(loss: Any) -> float:
-            return -float(getattr(loss, seen.face)(model.y, model.c, seen.f, seen.v).bound.sum())
+            return -float(model.blocks.sum(expected_bound, Face(loss, seen.face), seen.rows)[0][0])
 
         def law(loss: Any) -> NoiseLaw:
             return self.law(loss, energy(loss), N, mode=seen.mode)

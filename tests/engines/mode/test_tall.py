@@ -5,6 +5,7 @@ import pytest
 
 from softmargin.core.loop import run
 from softmargin.core.model import Model
+from softmargin.core.visits import Face, Moments, messages
 from softmargin.designs.dense import Dense
 from softmargin.designs.standardize import design_for, standardize
 from softmargin.engines.mode import active_set
@@ -107,10 +108,9 @@ def test_screening_recovers_from_a_start_that_is_far_off():
     engine = ScreenedVI(1e-10)
     start = engine.init(model)
     far = start.whole.q.with_mean(start.whole.q.mean + np.array([0.3, -0.4, 0.2, 0.1]))
-    f, v = model.blocks.matvec(far.mean), start.whole.v
-    message = model.loss.gaussian(model.y, model.c, f, v)
-    bound = float(message.bound.sum()) + model.prior.gaussian(far.mean, far.var).bound + far.entropy
-    lost = start._replace(whole=start.whole._replace(q=far, f=f, message=message, bound=bound, ku=message.w.copy()))
+    moments = model.blocks.place(Moments(model.blocks.matvec(far.mean), start.whole.v))
+    rows, ((data,),) = model.blocks.keep(messages, Face(model.loss, "gaussian"), moments)
+    lost = start._replace(whole=GaussianVI().known(model, far, rows, float(data)))
     found = run(engine, model, max_iter=20, tol=1e-12, state=lost)
     wanted = run(GaussianVI(), model, max_iter=100, tol=1e-12).state
     assert (np.diff(found.trace) >= -1e-9 * abs(wanted.bound)).all()

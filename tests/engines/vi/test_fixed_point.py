@@ -368,9 +368,10 @@ def test_more_columns_than_rows(prior, intercept):
 def test_a_leap_out_of_all_bounds_is_not_taken(engine):
     model = replace(build(*simulated(30, 2)), loss=Logit())
     state = engine.init(model)
-    x = state.vector
-    x[:30] *= 1e200
+    one = engine._map(model, state)
+    two = engine._map(model, one)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        leap = engine._at(model, state.prior, x)
-    assert leap is None or leap.objective < state.objective
+        for length in (1e2, 1e10, 1e100, 1e200):
+            leap = engine._leap(model, state, one, two, length)
+            assert leap is None or leap.objective < two.objective

@@ -23,8 +23,10 @@ from scipy import optimize
 from scipy.special import ndtr
 
 from softmargin.core.loop import run
+from softmargin.core.model import Model
 from softmargin.engines.vi import gaussian as gaussian_vi
-from softmargin.engines.vi._anderson import History, extrapolate
+from softmargin.engines.vi._anderson import History, steps_of, weights_of
+from softmargin.engines.vi._gaussian_visits import Line
 from softmargin.engines.vi.fixed_point import MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.scale_mixture import mix_over_scale
@@ -475,14 +477,14 @@ def test_no_run_ends_with_single_precision(tol, monkeypatch):
     Z, E = rng.standard_normal((4000, 40)), rng.standard_normal((4000, 20))
     Z[:, 20:] = Z[:, :20] + 1e-2 * E
     y = np.where(E[:, :3].sum(axis=1) + 0.3 * rng.standard_normal(4000) > 0.0, 1.0, -1.0)
-    kinds, shaped = [], gaussian_vi._shaped
+    kinds, conditional = [], Model.conditional
 
     def watched(*args, **options):
-        q, rough = shaped(*args, **options)
+        q, rough = conditional(*args, **options)
         kinds.append(rough)
         return q, rough
 
-    monkeypatch.setattr(gaussian_vi, "_shaped", watched)
+    monkeypatch.setattr(Model, "conditional", watched)
     outcome = run(GaussianVI(), build(Z, y, prior=Ridge(scale=1e6)), max_iter=200, tol=tol)
     assert kinds[0] and kinds[1] and not kinds[-1]
     assert outcome.converged and not outcome.state.rough
@@ -508,7 +510,11 @@ def test_extrapolation_ends_a_linear_iteration_at_once():
     x, history = np.zeros(3), History()
     for _ in range(5):
         history = history.entered(x)
-        x, history = extrapolate(history, A @ x + b, rng.uniform(0.5, 2.0, 3), 5)
+        history = history.extended(None, A @ x + b, 5)
+        x = history.images[-1]
+        if len(history.images) > 1:
+            steps = steps_of(np.stack(history.residuals) * rng.uniform(0.5, 2.0, 3))
+            x = weights_of(steps @ steps.T) @ np.stack(history.images)
     np.testing.assert_allclose(x, np.linalg.solve(np.eye(3) - A, b), rtol=1e-6)
 
 
@@ -518,6 +524,6 @@ def test_variances_along_a_line_stay_positive_where_their_terms_cancel():
     v, far = rng.exponential(1.0, 200), 10.0 ** rng.uniform(0.0, 30.0, 200)
     wider = -2.0 * np.sqrt(v) * far, far * far  # (sqrt(v) - tau far)^2 touches zero
     for tau in (1e-25, 1e-10, 1.0, *(np.sqrt(v) / far)[:50]):
-        assert (gaussian_vi._variance(v, wider, tau) > 0.0).all()
-    near = gaussian_vi._variance(v, (0.3 * v, 0.2 * v), 0.5)
+        assert (Line(v, *wider).variance(v, tau) > 0.0).all()
+    near = Line(v, 0.3 * v, 0.2 * v).variance(v, 0.5)
     np.testing.assert_allclose(near, v * (1.0 + 0.15 + 0.05), rtol=1e-15)

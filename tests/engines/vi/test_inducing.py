@@ -244,7 +244,7 @@ def test_predictors_without_their_rows_are_those_of_fits_without_them():
     assert design.rest.max() > 0.3
     model, outcome = fit_inducing(model_of(design, y, c=0.25), tol=1e-12)
     state = outcome.state
-    still = model.blocks.still
+    still = model.blocks.residual
     f, v, share = loose_cavity(state.f, state.v - still, still, state.message, np.ones(150))
     assert 0.0 < share < 0.5
     for i in np.argsort(-np.abs(f - state.f))[:5]:  # rows that matter most

@@ -51,7 +51,7 @@ def as_state(model, outcome):
     state, n, rest = outcome.state, len(model.y), model.blocks.design.rest
     A, c = model.blocks.gram(state.message.w, state.message.b)
     sums = Sums(A / n, c / n, float(state.message.w @ rest) / n)
-    return SVIState(sums, state.q, state.prior, float(n), float(n), 4.0, float(state.message.bound.mean()))
+    return SVIState(sums, state.q, state.prior, float(n), float(n), 4.0, state.data / n)
 
 
 # --- the order of the rows ------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from softmargin.core.model import Model
 from softmargin.core.space import Normal
 from softmargin.designs.dense import Dense
 from softmargin.priors.penalty import Penalty
-from softmargin.rows.in_memory import Blocks
 
 __all__ = ["Near", "approach", "many_rows", "picked", "spread_rows", "thinned"]
 
@@ -41,7 +40,7 @@ class Near(NamedTuple):
 
 def many_rows(model: Model) -> bool:
     """Whether there are so many rows, and of such a kind, that a subsample of them is a good start."""
-    plain = isinstance(model.blocks.design, Dense) and not isinstance(model.blocks.still, np.ndarray)
+    plain = isinstance(model.blocks.design, Dense) and not model.blocks.has_residual
     sharp = model.loss.margin_slope > 0.0 and model.dimension == model.size
     return plain and sharp and len(model.y) >= 2 * max(_ROWS, _RATIO * model.size)
 
@@ -58,9 +57,8 @@ def spread_rows(n: int, rows: int) -> Any:
 
 def picked(model: Model, index: Any) -> Model:
     """Some rows of a model."""
-    design = model.blocks.design.pick(index)
-    blocks = Blocks(design, model.y[index], model.c[index])
-    return replace(model, blocks=blocks, space=model.space.on(design))
+    rows = model.blocks.pick(index)
+    return replace(model, blocks=rows, space=model.space.on(rows.design))
 
 
 def thinned(model: Model, rows: int | None = None) -> Model:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from softmargin.core.loop import Engine, run
 from softmargin.core.model import Model
+from softmargin.core.visits import heavier
 
 __all__ = ["LIGHTER", "fit_lighter", "heavy"]
 
@@ -18,9 +20,11 @@ def heavy(model: Model) -> bool:
 
     Steps are then right over a tiny part of the way only, and a run would have to creep.
     """
-    return float(model.c.max()) > _HEAVY
+    ((count,),) = model.blocks.sum(heavier, _HEAVY)
+    return bool(count > 0.0)
 
 
 def fit_lighter(engine: Engine, model: Model) -> Any:
     """State of the same rows with weights smaller by ``LIGHTER``, fitted in the same way if they are heavy still."""
-    return run(engine, model.with_weight(model.c / LIGHTER), max_iter=100, tol=1e-4, inner=True).state
+    light = replace(model, blocks=model.blocks.reweighted(1.0 / LIGHTER))
+    return run(engine, light, max_iter=100, tol=1e-4, inner=True).state

@@ -10,10 +10,13 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.loop import Info, relative
-from softmargin.core.loss import Message
+from softmargin.core.loss import Rows as Message
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorMessage
+from softmargin.core.rows import Kept
+from softmargin.core.visits import Face, messages_at, smoothed, standard
 from softmargin.engines.vi._heavy import fit_lighter, heavy
+from softmargin.engines.vi._squarem import leap_messages, squarem_length
 
 __all__ = ["EM", "FixedPointState", "MeanField"]
 
@@ -28,13 +31,12 @@ class _Start(NamedTuple):
 
 
 class FixedPointState(NamedTuple):
-    """A Gaussian, the moments of the predictors under it, and the messages they give."""
+    """A Gaussian, and, with the rows, the moments of the predictors under it and the messages they give."""
 
     q: Any  # a Gaussian; EM uses its mean alone
-    f: Array
-    v: Array
-    message: Message
+    rows: Kept  # RowState at q
     prior: PriorMessage
+    data: float  # the rows' part of the objective
     objective: float
 
     @property
@@ -43,9 +45,22 @@ class FixedPointState(NamedTuple):
         return self.q.mean, self.q.root
 
     @property
-    def vector(self) -> Array:
-        """What the map works on, without constraints: predictors, log variances, log prior precisions."""
-        return np.concatenate((self.f, np.log(np.maximum(self.v, 1e-300)), self.prior.logs()))
+    def f(self) -> Array:
+        """Mean of the linear predictors, fetched from the rows."""
+        f: Array = self.rows.fetch().f
+        return f
+
+    @property
+    def v(self) -> Array:
+        """Variance of the linear predictors, fetched from the rows."""
+        v: Array = self.rows.fetch().v
+        return v
+
+    @property
+    def message(self) -> Message:
+        """Row messages, fetched from the rows."""
+        message: Message = self.rows.fetch().message
+        return message
 
 
 @dataclass(frozen=True)
@@ -63,11 +78,10 @@ class FixedPoint(ABC):
 
     def init(self, model: Model) -> FixedPointState:
         """Start from the messages at N(0, 1) predictors: ridge least squares of the margins."""
-        n = len(model.y)
-        message = model.loss.expect(model.y, model.c, np.zeros(n), np.ones(n))
+        first, _ = model.blocks.keep(standard, (_face(model), 1.0))
         D = model.prior.start().precision.copy()
         D[: model.size][~model.free] *= self.shrink
-        return self.moments(model, self._solve(model, message, D))
+        return self.moments(model, self._solve(model, first, D))
 
     def step(self, model: Model, state: FixedPointState, iteration: int) -> tuple[FixedPointState, Info]:
         """One plain application of the map, or one accelerated cycle of three."""
@@ -75,13 +89,9 @@ class FixedPoint(ABC):
         new = one
         if self.accelerate:
             new = two = self._map(model, one)
-            r = one.vector - state.vector
-            bend = two.vector - one.vector - r
-            # a weight of 2 counts like a repeated row
-            unit = np.concatenate((model.c, model.c, np.ones(len(state.prior.precision))))
-            length = float(np.sqrt((unit @ r**2) / max(float(unit @ bend**2), 1e-300)))
+            length = squarem_length(model, state, one, two)
             while length > 1.0:
-                leap = self._at(model, two.prior, state.vector + 2.0 * length * r + length * length * bend)
+                leap = self._leap(model, state, one, two, length)
                 if leap is not None and leap.objective >= two.objective:
                     new = leap
                     break
@@ -104,23 +114,25 @@ class FixedPoint(ABC):
         return self.moments(model, state.q)
 
     def _map(self, model: Model, state: FixedPointState) -> FixedPointState:
-        return self.moments(model, self._solve(model, state.message, state.prior.precision))
+        return self.moments(model, self._solve(model, state.rows, state.prior.precision))
 
-    def _at(self, model: Model, prior: PriorMessage, x: Array) -> FixedPointState | None:
-        """The map applied to an extrapolated point."""
-        n = len(model.y)
-        if not np.isfinite(x).all() or np.abs(x[n:]).max() > 700.0:
-            return None
+    def _leap(
+        self, model: Model, state: FixedPointState, one: FixedPointState, two: FixedPointState, length: float
+    ) -> FixedPointState | None:
+        """The map applied to an extrapolated point; None where it ends nowhere."""
         try:
             with np.errstate(over="raise", invalid="raise"):  # a leap may end anywhere
-                message = model.loss.expect(model.y, model.c, x[:n], np.exp(x[n : 2 * n]))
-                return self.moments(model, self._solve(model, message, prior.from_logs(x[2 * n :])))
+                found = leap_messages(model, (state, one, two), length)
+                if found is None:
+                    return None
+                messages, logs = found
+                return self.moments(model, self._solve(model, messages, two.prior.from_logs(logs)))
         except (np.linalg.LinAlgError, FloatingPointError):
             return None
 
-    def _solve(self, model: Model, message: Message, precision: Array) -> Any:
+    def _solve(self, model: Model, messages: Kept, precision: Array) -> Any:
         """The Gaussian given the messages."""
-        return model.gaussian(message.w, message.b, precision)
+        return model.conditional(messages, precision)[0]
 
     @abstractmethod
     def moments(self, model: Model, q: Any) -> FixedPointState:
@@ -138,8 +150,11 @@ class EM(FixedPoint):
     smoothing: float = 1e-7
     needs_prior = ("mode",)
 
-    def _solve(self, model: Model, message: Message, precision: Array) -> Any:
-        return model.solver(message.w, message.b, precision)  # only its mean is used
+    def _solve(self, model: Model, messages: Kept, precision: Array) -> Any:
+        if not model.more_coefficients:
+            return model.conditional(messages, precision)[0]
+        found = model.blocks.fetch(messages)
+        return model.solver(found.w, found.b, precision)  # only its mean is used
 
     def coefficients(self, state: FixedPointState) -> tuple[Array, Any]:
         """The point, with no spread."""
@@ -150,10 +165,9 @@ class EM(FixedPoint):
         return self.moments(model, _Start(beta))
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
-        f, v = model.blocks.matvec(q.mean), np.full(len(model.y), self.smoothing**2) + model.blocks.excess(q.mean)
-        message = model.loss.expect(model.y, model.c, f, v)
+        rows, ((data,),) = model.blocks.keep(smoothed, (_face(model), q.mean, self.smoothing**2))
         prior = model.prior.mode(q.mean)
-        return FixedPointState(q, f, v, message, prior, float(message.bound.sum()) + prior.bound)
+        return FixedPointState(q, rows, prior, float(data), float(data) + prior.bound)
 
 
 @dataclass(frozen=True)
@@ -170,7 +184,11 @@ class MeanField(FixedPoint):
         return relative(gain, objective)
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
-        f, v = model.blocks.moments(q.mean, q.root)
-        message = model.loss.expect(model.y, model.c, f, v)
+        rows, ((data,),) = model.blocks.keep(messages_at, (_face(model), q.mean, q.root))
         prior = model.prior.expect(q.mean, q.var)
-        return FixedPointState(q, f, v, message, prior, float(message.bound.sum()) + prior.bound + q.entropy)
+        return FixedPointState(q, rows, prior, float(data), float(data) + prior.bound + q.entropy)
+
+
+def _face(model: Model) -> Face:
+    """The averages of the loss that these engines work with."""
+    return Face(model.loss, "expect")

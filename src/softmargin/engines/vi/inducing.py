@@ -43,7 +43,9 @@ class InducingModel(Model):
     def with_prior(self, prior: BoundPrior) -> InducingModel:
         """The same rows under another prior, what the columns leave scaled by it."""
         design: Any = self.blocks.design
-        return replace(self, prior=prior, blocks=self.blocks.loosened(prior.start().values["scale"] ** 2 * design.rest))
+        return replace(
+            self, prior=prior, blocks=self.blocks.with_residual(prior.start().values["scale"] ** 2 * design.rest)
+        )
 
 
 class Neighbour(NamedTuple):

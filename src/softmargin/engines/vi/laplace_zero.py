@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.core.loop import Info
-from softmargin.core.loss import Message
+from softmargin.core.loss import Rows as Message
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorMessage
+from softmargin.core.rows import Kept
+from softmargin.core.visits import Face
+from softmargin.engines.vi._squarem import leap_messages, squarem_length
 from softmargin.rows.compiled import njit
 from softmargin.solvers.gaussian import Gaussian
 
@@ -31,9 +35,8 @@ class LaplaceZeroState(NamedTuple):
     q: Gaussian
     inclusion: Array  # E g, one where a coefficient cannot be left out
     second: Array  # E v^2
-    f: Array
-    v: Array
-    message: Message
+    rows: Kept  # RowState: moments of the predictors and messages, with the rows
+    data: float  # the rows' part of the bound
     prior: PriorMessage
     logit: float  # E logit of the prior inclusion probability
     tau: float  # E scale^-2
@@ -45,9 +48,22 @@ class LaplaceZeroState(NamedTuple):
         return self.inclusion * self.q.mean, _root(self.q, self.inclusion, self.second)
 
     @property
-    def vector(self) -> Array:
-        """What is extrapolated, without constraints: predictors, log variances, log prior precisions."""
-        return np.concatenate((self.f, np.log(np.maximum(self.v, 1e-300)), np.log(self.prior.precision)))
+    def f(self) -> Array:
+        """Mean of the linear predictors, fetched from the rows."""
+        f: Array = self.rows.fetch().f
+        return f
+
+    @property
+    def v(self) -> Array:
+        """Variance of the linear predictors, fetched from the rows."""
+        v: Array = self.rows.fetch().v
+        return v
+
+    @property
+    def message(self) -> Message:
+        """Row messages, fetched from the rows."""
+        message: Message = self.rows.fetch().message
+        return message
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -160,12 +176,9 @@ class LaplaceZeroVB:
         new = one
         if self.accelerate:
             new = two = self._map(model, one)
-            r = one.vector - state.vector
-            bend = two.vector - one.vector - r
-            unit = np.concatenate((model.c, model.c, np.ones(model.size)))  # a weight of 2 counts like a repeated row
-            length = float(np.sqrt((unit @ r**2) / max(float(unit @ bend**2), 1e-300)))
+            length = squarem_length(model, state, one, two)
             while length > 1.0:
-                leap = self._at(model, two, state.vector + 2.0 * length * r + length * length * bend)
+                leap = self._leap(model, state, one, two, length)
                 if leap is not None and leap.objective >= two.objective:
                     new = leap
                     break
@@ -174,10 +187,13 @@ class LaplaceZeroVB:
 
     def seen(self, model: Model, state: LaplaceZeroState, *, rows: bool = True) -> LaplaceZeroState:
         """The same densities on a model with other weights or loss, or with other ``rows``."""
-        f, v = model.blocks.moments(*coefficients(state)) if rows else (state.f, state.v)
-        message = model.loss.expect(model.y, model.c, f, v)
-        objective = state.objective + float(message.bound.sum() - state.message.bound.sum())
-        return state._replace(f=f, v=v, message=message, objective=objective)
+        face = Face(model.loss, "expect")
+        if rows:
+            kept, ((data,),) = model.blocks.keep(visits.messages_at, (face, *coefficients(state)))
+        else:
+            kept, ((data,),) = model.blocks.keep(visits.messages, face, state.rows)
+        objective = state.objective + float(data) - state.data
+        return state._replace(rows=kept, data=float(data), objective=objective)
 
     @staticmethod
     def _prior(model: Model) -> Any:
@@ -185,23 +201,26 @@ class LaplaceZeroVB:
 
     def _map(self, model: Model, state: LaplaceZeroState, logit: float | None = None) -> LaplaceZeroState:
         logit = state.logit if logit is None else logit
-        return self._cycle(model, state.message, state.inclusion, state.prior.precision, logit, state.tau)
+        return self._cycle(model, state.rows, state.inclusion, state.prior.precision, logit, state.tau)
 
-    def _at(self, model: Model, state: LaplaceZeroState, x: Array) -> LaplaceZeroState | None:
-        """A cycle from extrapolated moments and precisions, with the indicators of ``state``."""
-        n = len(model.y)
-        if not np.isfinite(x).all() or np.abs(x[n:]).max() > 300.0:
-            return None
-        message = model.loss.expect(model.y, model.c, x[:n], np.exp(x[n : 2 * n]))
+    def _leap(
+        self, model: Model, state: LaplaceZeroState, one: LaplaceZeroState, two: LaplaceZeroState, length: float
+    ) -> LaplaceZeroState | None:
+        """The cycle applied to an extrapolated point."""
         try:
-            return self._cycle(model, message, state.inclusion, np.exp(x[2 * n :]), state.logit, state.tau)
-        except np.linalg.LinAlgError:
+            with np.errstate(over="raise", invalid="raise"):  # a leap may end anywhere
+                found = leap_messages(model, (state, one, two), length)
+                if found is None:
+                    return None
+                messages, logs = found
+                return self._cycle(model, messages, two.inclusion, np.exp(logs), two.logit, two.tau)
+        except (np.linalg.LinAlgError, FloatingPointError):
             return None
 
     def _begin(self, model: Model, start: str) -> LaplaceZeroState:
-        n, prior = len(model.y), self._prior(model)
-        message = model.loss.expect(model.y, model.c, np.zeros(n), np.zeros(n))
-        G, r = model.blocks.gram(message.w, message.b)
+        prior = self._prior(model)
+        message, _ = model.blocks.keep(visits.standard, (Face(model.loss, "expect"), 0.0))
+        G, r = model.blocks.sum(visits.gram, None, message)
         make, above, cycles = _STARTS[start]
         g, first = make(prior, G, r), prior.start()
         logit = prior.expect_inclusion(float(g[prior.candidates].sum()))[0] + above
@@ -219,7 +238,7 @@ class LaplaceZeroVB:
 
     def _doubtful(self, model: Model, state: LaplaceZeroState) -> Any:
         """Columns worth trying on their other side: the weakest that are in, the most promising that are out."""
-        G, r = model.blocks.gram(state.message.w, state.message.b)
+        G, r = model.blocks.sum(visits.gram, None, state.rows)
         candidates = self._prior(model).candidates
         pull = r - G @ (state.inclusion * state.q.mean)
         outside = state.inclusion[candidates] <= 0.5
@@ -251,11 +270,11 @@ class LaplaceZeroVB:
         return state
 
     def _cycle(
-        self, model: Model, message: Message, g: Array, precision: Array, logit: float, tau: float
+        self, model: Model, messages: Kept, g: Array, precision: Array, logit: float, tau: float
     ) -> LaplaceZeroState:
-        prior, y = self._prior(model), model.y
+        prior = self._prior(model)
         shrunk, candidates = prior.shrunk, prior.candidates
-        G, r = model.blocks.gram(message.w, message.b)
+        G, r = model.blocks.sum(visits.gram, None, messages)
         A = G * np.outer(g, g)
         A.flat[:: len(g) + 1] = G.diagonal() * g + precision  # E g^2 = E g
         q = Gaussian.from_precision(A, g * r)
@@ -268,14 +287,13 @@ class LaplaceZeroVB:
         logit, indicators = prior.expect_inclusion(chosen)
         entropy = float((np.logaddexp(0.0, eta[candidates]) - g[candidates] * eta[candidates]).sum())
         bound += indicators + entropy
-        mean = g * q.mean
-        f, v = model.blocks.moments(mean, _root(q, g, second))
-        message = model.loss.expect(y, model.c, f, v)
-        objective = float(message.bound.sum()) + bound + q.entropy
+        small = Face(model.loss, "expect"), g * q.mean, _root(q, g, second)
+        rows, ((data,),) = model.blocks.keep(visits.messages_at, small)
+        objective = float(data) + bound + q.entropy
         m = max(len(candidates), 1)
         values = prior.values(tau**-0.5, float(g[shrunk].sum()), (1.0 + chosen) / (2.0 + m))
         return LaplaceZeroState(
-            q, g, second, f, v, message, PriorMessage(precision, bound, values), logit, tau, objective
+            q, g, second, rows, float(data), PriorMessage(precision, bound, values), logit, tau, objective
         )
 
 

@@ -12,9 +12,10 @@ from softmargin.core.array import Array
 from softmargin.core.loop import Info, run
 from softmargin.core.model import Model
 from softmargin.core.space import Normal
+from softmargin.core.visits import Face, Moments, messages
 from softmargin.engines.mode.screening import few_rows
 from softmargin.engines.mode.smoothed_start import approach, picked, spread_rows, thinned
-from softmargin.engines.vi._anderson import History
+from softmargin.engines.vi._gaussian_visits import Precisions
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.priors.penalty import Penalty
 
@@ -77,14 +78,16 @@ class ScreenedVI:
             k[: len(index)] = old.ku[index]
             start = GaussianVI().at(small, k, old.Du, old.q.mean)
             climb = run(GaussianVI(), small, max_iter=_STEPS, tol=self.tol, state=start, inner=True)
-            new = _seen(model, climb.state.q)._replace(Du=climb.state.Du)
-            new.ku[index] = climb.state.ku[: len(index)]
+            new = GaussianVI().given(model, climb.state.q)
+            k = new.ku.copy()
+            k[index] = climb.state.ku[: len(index)]
+            new = new._replace(Du=climb.state.Du, precisions=model.blocks.place(Precisions(k, None, k)), t=0.0)
             now = _distance(model, new)
             right = bool((near | ((np.abs(now) > _CERTAIN) & ((now > 0.0) == (before > 0.0)))).all())
             if right:
                 break
             if math.isinf(old.bound):  # a start has no bound until it is asked for
-                old = old._replace(bound=_seen(model, old.q).bound)
+                old = old._replace(bound=GaussianVI().given(model, old.q).bound)
             if new.bound >= old.bound:
                 break
         change = abs(new.bound - old.bound) / (1.0 + abs(new.bound))
@@ -100,17 +103,8 @@ def _guessed(model: Model, q: Normal, f: Array, sample: Array) -> VIState:
     close = np.flatnonzero(np.abs(1.0 - model.y * f) < _REACHES[0] * math.sqrt(2.0 * float(sample.max())))
     if len(close):
         v[close] = picked(model, close).blocks.row_quad(q.root)
-    message, prior = model.loss.gaussian(model.y, model.c, f, v), model.prior.gaussian(q.mean, q.var)
-    return VIState(q, f, v, message.w.copy(), prior.precision, message, prior, -math.inf, History())
-
-
-def _seen(model: Model, q: Normal) -> VIState:
-    """The state of an approximation that came from other rows."""
-    f, v = model.blocks.moments(q.mean, q.root)
-    message = model.loss.gaussian(model.y, model.c, f, v)
-    prior = model.prior.gaussian(q.mean, q.var)
-    bound = float(message.bound.sum()) + prior.bound + q.entropy
-    return VIState(q, f, v, message.w.copy(), prior.precision, message, prior, bound, History())
+    rows = model.blocks.place(Moments(f, v))
+    return GaussianVI().known(model, q, model.blocks.keep(messages, Face(model.loss, "gaussian"), rows)[0], -math.inf)
 
 
 def _nearest(distance: Array, rows: int) -> float:

@@ -125,7 +125,7 @@ class SVI:
             small = InducingModel(blocks, model.loss, model.prior, model.free, model.streams, model.space)
             state = fit_inducing(small, engine=engine, max_iter=100, tol=1e-4)[1].state
         sums = sums_of(block, state.message)
-        bound = float(state.message.bound.mean())
+        bound = state.data / size
         q, prior = posterior_of(model, sums, float(size), state.q, state.prior)
         return SVIState(sums, q, prior, float(size), float(n), size / self.batch, bound)
 
@@ -169,8 +169,8 @@ class SVI:
 
     def messages(self, model: Model, block: Any, index: Any, q: Normal, prior: PriorMessage) -> Message:
         """Row messages of a block of rows under q."""
-        f, v, still = self.moments(block, q, prior)
-        message: Message = self.face(model)(model.y[index], model.c[index], f, v + still)
+        f, v, residual = self.moments(block, q, prior)
+        message: Message = self.face(model)(model.y[index], model.c[index], f, v + residual)
         return message
 
     def face(self, model: Model) -> Any:
@@ -180,8 +180,8 @@ class SVI:
     def moments(self, block: Any, q: Normal, prior: PriorMessage) -> tuple[Array, Array, Array | float]:
         """Mean and variance of the predictors of a block of rows, from the coefficients and from what these leave."""
         rest = _rest(block)
-        still = 0.0 if rest is None else prior.values["scale"] ** 2 * rest
-        return block.matvec(q.mean), block.row_quad(q.root), still
+        residual = 0.0 if rest is None else prior.values["scale"] ** 2 * rest
+        return block.matvec(q.mean), block.row_quad(q.root), residual
 
     def _index(self, model: Model, iteration: int) -> Any:
         """The rows of a batch: every epoch goes through all rows in an order of its own."""

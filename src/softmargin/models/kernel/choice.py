@@ -11,12 +11,20 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
-from softmargin.engines.vi.gaussian import VIState
 from softmargin.engines.vi.inducing import Neighbour
 from softmargin.inference.choices import Candidate, Part, Record, Refits, Rules, Trial, choose, refitted
 from softmargin.inference.settings import Fit
 from softmargin.inference.trials import Trials, loss_of, row_order
-from softmargin.models.kernel.search import KernelRows, Quick, Search, Setting, kernel_prior, quick_fit, settings_of
+from softmargin.models.kernel.search import (
+    Before,
+    KernelRows,
+    Quick,
+    Search,
+    Setting,
+    kernel_prior,
+    quick_fit,
+    settings_of,
+)
 from softmargin.rows.streams import Purpose
 
 __all__ = ["Request", "Settled", "settle"]
@@ -118,7 +126,7 @@ def _sampled(rows: KernelRows) -> KernelRows:
     return replace(some, weight=some.weight * (times / times[rare])[some.label])
 
 
-def _quick(rows: KernelRows, setting: Setting, before: VIState | None, **options: float) -> Quick:
+def _quick(rows: KernelRows, setting: Setting, before: Before | None, **options: float) -> Quick:
     machine = quick_fit(rows, setting, before, **options)
     assert machine is not None
     return machine
@@ -126,21 +134,21 @@ def _quick(rows: KernelRows, setting: Setting, before: VIState | None, **options
 
 def _width(
     rows: KernelRows, request: Request, record: Record
-) -> tuple[Setting, float | None, Quick | None, VIState | None]:
+) -> tuple[Setting, float | None, Quick | None, Before | None]:
     """The kernel to take, the length its search began with, the fit of it if there is one, and one to start from."""
     kernel, length, scaled, *_ = request
     settings = settings_of(rows, kernel, length, scaled)
     search = Search(rows, record)
     if not isinstance(length, str) and settings[0].kernel.length is not None:
         # a kernel far from the mean distance has a second, worse optimum; fits started from the mean distance avoid it
-        search.last = _quick(rows, settings_of(rows, kernel, "mean-distance", scaled)[0], None).fit.vi
+        search.last = _quick(rows, settings_of(rows, kernel, "mean-distance", scaled)[0], None).left
     learned = length == "learn" and settings[0].kernel.length is not None
     if not learned and len(settings) == 1:
         return settings[0], settings[0].kernel.length, None, search.last
     best = min((search.at(setting, 0.0) for setting in settings), key=lambda one: one.rank)
     if learned:
         best = search.refined(search.climb(best))
-    return best.setting.wider(best.step), best.setting.kernel.length, best.machine, best.machine.fit.vi
+    return best.setting.wider(best.step), best.setting.kernel.length, best.machine, best.machine.left
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,7 +173,7 @@ def _chosen(
     setting: Setting,
     tilts: bool,
     known: dict[Candidate, Quick],
-    before: VIState | None,
+    before: Before | None,
     record: Record,
     rules: Rules,
 ) -> tuple[Candidate, Quick]:
@@ -182,10 +190,9 @@ def _chosen(
         return machine.fit
 
     def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
-        state = machines[candidate].fit.vi  # started from nothing, wide kernels may end in a worse optimum
-        assert state is not None
+        state = machines[candidate].left  # started from nothing, wide kernels may end in a worse optimum
         index, share = train
-        start = state._replace(ku=state.ku[index] * share, f=state.f[index])
+        start = Before(state.ku[index] * share, state.f[index], state.Du)
         some = rows.take(index)
         prior = kernel_prior(machines[candidate].fit.scale)  # that of all rows: learned anew it takes most of the steps
         some = replace(some, count=some.count * share, weight=some.weight * share, prior=prior)

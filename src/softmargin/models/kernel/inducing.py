@@ -121,8 +121,8 @@ def _fitted(
     settings = task.settings(None)
     fixed, outcome = fit_inducing(model, max_iter=settings.max_iter, tol=tol, state=state, **_watch(settings))
     state, readout = outcome.state, rows.readout(features.size)
-    still: Any = fixed.blocks.still
-    held = readout.linked(fixed, *loose_cavity(state.f, state.v - still, still, state.message, readout.part))
+    residual: Any = fixed.blocks.residual
+    held = readout.linked(fixed, *loose_cavity(state.f, state.v - residual, residual, state.message, readout.part))
     return _Level(features, fixed, outcome, held)
 
 

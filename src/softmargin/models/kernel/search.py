@@ -26,7 +26,7 @@ from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full
 
-__all__ = ["KernelRows", "Quick", "Search", "Setting", "Width", "kernel_prior", "quick_fit", "settings_of"]
+__all__ = ["Before", "KernelRows", "Quick", "Search", "Setting", "Width", "kernel_prior", "quick_fit", "settings_of"]
 
 _SPREAD = 2.5  # half of the prior standard deviations of f are larger
 _LOOSE = 1e-3  # share of a row's variance that the features of a fit which is only compared may leave out
@@ -137,11 +137,19 @@ def settings_of(rows: Any, kernel: Any, length_scale: Any, scaled: bool | str) -
     return [Setting(resolve(kernel, length_scale, rescaled(rows.X, c), rows.count), c) for c in choices]
 
 
+class Before(NamedTuple):
+    """What a fit to the same rows in other columns leaves to the next."""
+
+    ku: Array  # row precisions
+    f: Array  # mean of the predictors
+    Du: Array  # prior precision
+
+
 @dataclass(frozen=True)
 class _Continued(GaussianVI):
     """The variational engine, started from the messages of a fit to the same rows in other columns."""
 
-    before: VIState | None = None
+    before: Before | None = None
 
     def init(self, model: Model) -> VIState:
         if self.before is None:
@@ -158,6 +166,12 @@ class Quick(KernelBinary):
 
     loose: float
 
+    @property
+    def left(self) -> Before:
+        """What it leaves to the next fit."""
+        assert self.fit.vi is not None
+        return Before(self.fit.vi.ku, self.fit.vi.f, self.fit.vi.Du)
+
     def moments(self, X: Any) -> tuple[Array, Array]:
         design, outside = self._design(X)
         f, v = self.fit.posterior.moments(design)
@@ -167,7 +181,7 @@ class Quick(KernelBinary):
 def quick_fit(
     rows: KernelRows,
     setting: Setting,
-    before: VIState | None = None,
+    before: Before | None = None,
     *,
     least: float = 0.0,
     loose: float = _LOOSE,
@@ -214,7 +228,7 @@ class Search:
 
     def __init__(self, rows: Any, record: Record):
         self.rows, self.record = rows, record
-        self.last: VIState | None = None
+        self.last: Before | None = None
         self.found: dict[tuple[Kernel, float], Width] = {}
 
     def at(self, setting: Setting, step: float) -> Width:
@@ -224,7 +238,7 @@ class Search:
             begun, tried = time.process_time(), setting.wider(step)
             machine = quick_fit(self.rows, tried, self.last)
             assert machine is not None
-            self.last = machine.fit.vi
+            self.last = machine.left
             value = tried.value | {"tilt": self.rows.tilt, "learning_rate": self.rows.rate}
             seconds = time.process_time() - begun
             self.record.add(value, "leave-one-out", machine.loo.score, np.nan, seconds)

@@ -1,0 +1,148 @@
+"""What engines do with the rows: visits that several of them make.
+
+A visit is a module-level function of a block of rows, a small record, and what earlier visits left with the rows; it
+can be sent to where the rows are. It returns sums over the block, or vectors to keep and sums.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.loss import Rows as Message
+
+__all__ = [
+    "Face",
+    "Messages",
+    "Moments",
+    "One",
+    "RowState",
+    "excess",
+    "expected_bound",
+    "gram",
+    "heavier",
+    "messages",
+    "messages_at",
+    "moments",
+    "predictors",
+    "smoothed",
+    "standard",
+    "transposed",
+    "variances",
+]
+
+
+class One(NamedTuple):
+    """One vector over the rows."""
+
+    f: Array
+
+
+class Moments(NamedTuple):
+    """Mean and variance of the linear predictors."""
+
+    f: Array
+    v: Array
+
+
+class Messages(NamedTuple):
+    """Row messages; b is None where only a precision is wanted."""
+
+    w: Array
+    b: Array | None
+
+
+class RowState(NamedTuple):
+    """Mean and variance of the linear predictors, and the row messages there."""
+
+    f: Array
+    v: Array
+    w: Array
+    b: Array
+
+    @property
+    def message(self) -> Message:
+        return Message(self.w, self.b)
+
+
+class Face(NamedTuple):
+    """A loss and the name of the averages that are wanted of it: "gaussian" or "expect"."""
+
+    loss: Any
+    name: str
+
+    def __call__(self, block: Any, f: Array, v: Array) -> Any:
+        """The messages of a block's rows."""
+        return getattr(self.loss, self.name)(block.y, block.weight, f, v)
+
+
+def predictors(block: Any, beta: Array) -> Any:
+    """Keep ``X beta``."""
+    return One(block.matvec(beta)), ()
+
+
+def variances(block: Any, root: Any) -> Any:
+    """Keep the variances of the predictors under a root of the coefficients' covariance."""
+    return One(block.row_quad(root)), ()
+
+
+def moments(block: Any, small: tuple[Array, Any]) -> Any:
+    """Keep mean and variance of the predictors."""
+    return Moments(*block.moments(*small)), ()
+
+
+def excess(block: Any, mean: Array) -> Any:
+    """Keep the predictors' variance at known coefficients."""
+    found = block.excess(mean)
+    return One(found if isinstance(found, np.ndarray) else np.full(block.size, found)), ()
+
+
+def transposed(block: Any, small: None, kept: One) -> Any:
+    """Sum ``X'b``."""
+    return (block.rmatvec(kept.f),)
+
+
+def gram(block: Any, small: None, kept: Any) -> Any:
+    """Sum ``X' diag(w) X`` and ``X'b``."""
+    return (block.gram(kept.w, kept.b),)
+
+
+def heavier(block: Any, limit: float) -> Any:
+    """Count the rows whose weight is above a limit."""
+    return (block.sums((block.weight > limit).astype(float)),)
+
+
+def messages(block: Any, face: Face, kept: Any) -> Any:
+    """Keep the messages at the moments f, v that were kept; sum their part of the bound."""
+    message = face(block, kept.f, kept.v)
+    return RowState(kept.f, kept.v, message.w, message.b), (block.sums(message.bound),)
+
+
+def messages_at(block: Any, small: tuple[Face, Array, Any]) -> Any:
+    """Keep the moments under coefficients of a mean and a root, and the messages there; sum the bound."""
+    face, mean, root = small
+    f, v = block.moments(mean, root)
+    message = face(block, f, v)
+    return RowState(f, v, message.w, message.b), (block.sums(message.bound),)
+
+
+def standard(block: Any, small: tuple[Face, float]) -> Any:
+    """Keep the messages at predictors of mean zero and a given variance."""
+    face, square = small
+    message = face(block, np.zeros(block.size), np.full(block.size, square))
+    return Messages(message.w, message.b), ()
+
+
+def smoothed(block: Any, small: tuple[Face, Array, float]) -> Any:
+    """Keep predictors at given coefficients with a given variance, and the messages there; sum the bound."""
+    face, beta, square = small
+    f, v = block.matvec(beta), np.full(block.size, square) + block.excess(beta)
+    message = face(block, f, v)
+    return RowState(f, v, message.w, message.b), (block.sums(message.bound),)
+
+
+def expected_bound(block: Any, face: Face, kept: Any) -> Any:
+    """Sum the rows' part of the bound at the moments that were kept."""
+    return (block.sums(face(block, kept.f, kept.v).bound),)

@@ -1,0 +1,132 @@
+"""A run of cells: what a visit sees of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.rows.summation import TreeSum, cell_sums
+
+__all__ = ["CELL", "Block", "Whole"]
+
+CELL = 2048  # rows of a cell: fixed, because cells are the unit of randomness and of summation
+
+
+class Whole(NamedTuple):
+    """A product with the columns that a design makes over all rows at once: this block's part of its arguments."""
+
+    product: str
+    arguments: tuple[Array, ...]
+
+
+class Block:
+    """Consecutive cells of a problem, with their responses, weights and columns.
+
+    Products are made cell by cell, so that no result depends on which cells share a block; sums come back as
+    ``TreeSum``, to be joined with those of other blocks.
+
+    Parameters
+    ----------
+    design : Design
+        Columns of these rows, and perhaps of others.
+    y, weight : array
+        Response and weight of each row of the block; empty where rows are only predicted.
+    residual : array or float
+        Variance of each predictor that no coefficient carries.
+    first : int
+        Number of the first cell.
+    lo, hi : int
+        Which rows of the design they are.
+    """
+
+    def __init__(
+        self, design: Any, y: Array, weight: Array, residual: Array | float, first: int, lo: int, hi: int
+    ) -> None:
+        self.design, self.y, self.weight, self.residual = design, y, weight, residual
+        self.first, self.lo, self.hi, self.size = first, lo, hi, hi - lo
+        self.cuts = [(at, min(at + CELL, hi)) for at in range(lo, hi, CELL)]
+        self.numbers = range(first, first + len(self.cuts))
+        self.whole = bool(getattr(design, "whole", False))
+        self.entries_missing = getattr(design, "excess", None) is not None
+
+    @cached_property
+    def starts(self) -> Any:
+        """Places in the block where its cells begin, and where the last one ends."""
+        return np.array([*(lo - self.lo for lo, _ in self.cuts), self.size])
+
+    def _each(self, product: Callable[..., Array], *given: Any) -> Array:
+        """A vector over the rows, made cell by cell."""
+        if len(self.cuts) == 1:
+            return product(*given, self.lo, self.hi)
+        return np.concatenate([product(*given, lo, hi) for lo, hi in self.cuts])
+
+    def _added(self, product: Callable[..., Any], *vectors: Array) -> TreeSum:
+        """The sum of a product over cells, each with its part of the vectors."""
+        if len(self.cuts) == 1:
+            value = product(*vectors, self.lo, self.hi)
+            return TreeSum.of_cell(self.first, value if isinstance(value, tuple) else (value,))
+        tree, base = TreeSum(), self.lo
+        for number, (lo, hi) in zip(self.numbers, self.cuts, strict=True):
+            value = product(*(x[lo - base : hi - base] for x in vectors), lo, hi)
+            tree.push(number, 0, value if isinstance(value, tuple) else (value,))
+        return tree
+
+    def matvec(self, beta: Array) -> Array:
+        """Linear predictors ``X beta``."""
+        return self._each(self.design.matvec, beta)
+
+    def row_quad(self, root: Any) -> Array:
+        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``.
+
+        A structured covariance has a root of its own kind, which its design understands or which understands designs.
+        """
+        own = getattr(root, "row_quad", None)
+        if own is not None:
+            return self._each(own, self.design)
+        return self._each(self.design.row_quad, root)
+
+    def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
+        """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
+        both: Any = getattr(self.design, "moments", None)
+        if both is None or hasattr(root, "row_quad"):
+            f, v = self.matvec(mean), self.row_quad(root)
+        else:
+            parts = [both(mean, root, lo, hi) for lo, hi in self.cuts]
+            f, v = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
+        return f, v + self.excess(mean)
+
+    def excess(self, mean: Array) -> Array | float:
+        """Variance of every predictor at known coefficients, from missing entries and ``residual``."""
+        if not self.entries_missing:
+            return self.residual
+        return self._each(self.design.excess, mean) + self.residual
+
+    def sums(self, *terms: Any) -> TreeSum:
+        """Sums of vectors over the rows, and of products of two where a term is a pair: one vector of numbers."""
+        return TreeSum.of_cells(self.first, cell_sums(terms, self.starts))
+
+    def products(self, vectors: Array) -> TreeSum:
+        """The matrix of inner products of vectors over the rows, given as the rows of a matrix."""
+        tree = TreeSum()
+        for number, lo, hi in zip(self.numbers, self.starts[:-1], self.starts[1:], strict=True):
+            part = vectors[:, lo:hi]
+            tree.push(number, 0, (part @ part.T,))
+        return tree
+
+    def rmatvec(self, b: Array) -> TreeSum | Whole:
+        """``X' b``."""
+        return Whole("rmatvec", (b,)) if self.whole else self._added(self.design.rmatvec, b)
+
+    def gram(self, w: Array, b: Array | None) -> TreeSum | Whole:
+        """``X' diag(w) X`` and ``X' b``; without b, zero in place of the latter."""
+        b = np.zeros(self.size) if b is None else b
+        return Whole("gram", (w, b)) if self.whole else self._added(self.design.gram, w, b)
+
+    def excess_slope(self, w: Array, mean: Array) -> TreeSum:
+        """Half the derivative of ``w'excess(mean)`` in the mean."""
+        part: Any = self.design.drag
+        return self._added(lambda own, lo, hi: part(own, mean, lo, hi), w)

@@ -1,0 +1,75 @@
+"""Rows that are elsewhere: engines that send visits give the bits that they give in memory, however rows are held."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from distant_rows import Distant
+from engine_problems import build, simulated
+
+from softmargin.core.loop import run
+from softmargin.engines.vi.fixed_point import EM, MeanField
+from softmargin.engines.vi.gaussian import GaussianVI
+from softmargin.losses import Hinge, Logit
+from softmargin.priors import Lasso, Ridge
+
+N = 19_500  # ten cells, the last one short
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = simulated(N, 6)
+    return X, y, np.random.default_rng(1).uniform(0.2, 2.0, N)
+
+
+def problem(rows, *, prior=None, loss=None):
+    X, y, c = rows
+    return replace(build(X, y, c=c, prior=prior or Ridge()), loss=loss or Hinge())
+
+
+ENGINES = {
+    "vb": (GaussianVI(), {}),
+    "vb, logit, lasso": (GaussianVI(), {"prior": Lasso(), "loss": Logit()}),
+    "meanfield": (MeanField(), {}),
+    "map": (EM(), {"prior": Ridge(scale=0.7)}),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_rows_held_apart_give_the_same_bits(rows, name):
+    engine, parts = ENGINES[name]
+    here = problem(rows, **parts)
+    wanted = run(engine, here, max_iter=6)
+    for n_blocks in (1, 4, 10):
+        there = Distant.of(here.blocks, n_blocks)
+        found = run(engine, replace(here, blocks=there), max_iter=6)
+        assert found.trace == wanted.trace
+        np.testing.assert_array_equal(found.state.q.mean, wanted.state.q.mean)
+        if name != "map":
+            np.testing.assert_array_equal(found.state.q.root, wanted.state.q.root)
+        for own, other in zip(found.state.rows.fetch(), wanted.state.rows.fetch(), strict=True):
+            np.testing.assert_array_equal(own, other)
+        del found
+        assert not any(holder.kept for holder in there.holders)  # nothing stays that no state asks for
+
+
+@pytest.mark.parametrize("engine", [GaussianVI(), MeanField(), EM()], ids=lambda engine: type(engine).__name__)
+def test_heavy_rows_held_apart_give_the_same_bits(rows, engine):
+    X, y, c = rows
+    here = build(X[:5000], y[:5000], c=1e4 * c[:5000])
+    wanted = run(engine, here, max_iter=2)
+    found = run(engine, replace(here, blocks=Distant.of(here.blocks, 2)), max_iter=2)
+    assert found.trace == wanted.trace
+    np.testing.assert_array_equal(found.state.q.mean, wanted.state.q.mean)
+
+
+def test_a_step_makes_no_more_passes_than_its_searches_ask_for(rows):
+    """Curvatures, their image, the Gram matrix, moments with the gradient, the direction; the rest are trials."""
+    here = problem(rows)
+    there = Distant.of(here.blocks, 2)
+    model, engine = replace(here, blocks=there), GaussianVI()
+    state = engine.init(model)
+    for iteration in range(4):
+        before = there.passes
+        state, _ = engine.step(model, state, iteration)
+        assert there.passes - before <= 12
