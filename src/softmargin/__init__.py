@@ -18,7 +18,9 @@ __all__ = [
     "Smooth",
     "__version__",
     "fit",
+    "load",
     "path",
+    "save",
 ]
 _HOMES = {
     "BayesianKernelClassifier": "softmargin.estimators.kernel",
@@ -29,7 +31,9 @@ _HOMES = {
     "RandomEffect": "softmargin.models.random_effects.effect",
     "Smooth": "softmargin.models.random_effects.effect",
     "fit": "softmargin.estimators.formula.formula",
+    "load": "softmargin.persistence.files",
     "path": "softmargin.estimators.path",
+    "save": "softmargin.persistence.files",
 }
 
 

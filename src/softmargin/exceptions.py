@@ -1,4 +1,4 @@
-"""Warnings of our own: about the data and about the model. A run that did not converge has scikit-learn's category."""
+"""Warnings and errors of our own; a run that did not converge has scikit-learn's ``ConvergenceWarning``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import warnings
 from pathlib import Path
 
-__all__ = ["DataWarning", "ModelWarning", "warn_user"]
+__all__ = ["DataWarning", "ModelWarning", "SavedFileError", "warn_user"]
 
 _OWN = (str(Path(__file__).parent), str(Path("sklearn", "callback")))  # files whose lines are not the user's
 
@@ -17,6 +17,10 @@ class DataWarning(UserWarning):
 
 class ModelWarning(UserWarning):
     """The fit says next to nothing, another model would clearly say more, or reported spreads are rough."""
+
+
+class SavedFileError(ValueError):
+    """A file that ``load`` refuses, or an object that ``save`` does."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

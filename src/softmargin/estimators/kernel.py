@@ -257,12 +257,13 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
             "callback": each,
             "before": before,
         }
-        self._fitted: Any
+        fitted: Any
         if len(self.classes_) > 2:
             task["workers"] = self._workers()
-            self._fitted = fit_kernel_pairs(recipe, X, own, count, weight, len(self.classes_), **task)
+            fitted = fit_kernel_pairs(recipe, X, own, count, weight, len(self.classes_), **task)
         else:
-            self._fitted = fit_kernel(recipe, X, np.where(own == 1, 1.0, -1.0), count, weight, **task)
+            fitted = fit_kernel(recipe, X, np.where(own == 1, 1.0, -1.0), count, weight, **task)
+        self._fitted = fitted.settled()
         end()
         self.loo_probability_ = np.full((len(index), len(self.classes_)), np.nan)
         self.loo_probability_[used] = self._fitted.loo_probability

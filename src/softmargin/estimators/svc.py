@@ -253,7 +253,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         costs = costs_by_label(self.costs, self.classes_)
         form: Any = {"scheme": self.multi_class, "costs": costs, "standardized": self.standardize}
         data: Any = (rows.X, rows.y, rows.counts, weight, rows.columns, len(self.classes_))
-        self._fitted = fit_classes(self._recipe(prior, rows), *data, **(form | task))
+        self._fitted = fit_classes(self._recipe(prior, rows), *data, **(form | task)).settled()
         end()
         self._publish()
         self._entropy = entropy(rows.y, weight)

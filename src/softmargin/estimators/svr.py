@@ -221,7 +221,7 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
         }
         recipe = self._plan(prior, likelihoods[0].loss, rows)
         data: Any = (rows.X, rows.y, rows.counts, rows.columns)
-        self._fitted = fit_regression(recipe, likelihoods, units, *data, **task)
+        self._fitted = fit_regression(recipe, likelihoods, units, *data, **task).settled()
         end()
         self._publish()
         return self

@@ -101,6 +101,10 @@ class Fit(NamedTuple):
         """Leave-one-out scores and the link."""
         return self.held.loo
 
+    def settled(self) -> Fit:
+        """What a fitted model needs of it: engines and unknowns have no more steps to make, and their states go."""
+        return self._replace(outcome=replace(self.outcome, state=None), vi=None, unknowns=())
+
 
 def rough(settings: Settings) -> Settings:
     """Settings of a fit that is only a means to something else."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,10 @@ class Fitted:
     def parts(self) -> tuple[Any, ...]:
         """The models that this one consists of."""
         return (self,)
+
+    def settled(self) -> Self:
+        """The same without the states of its engine."""
+        return replace(self, fit=self.fit.settled())
 
     @property
     def columns(self) -> Columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -217,5 +217,5 @@ class Recorder:
             link,
             conditional,
             accepted,
-            outcome,
+            replace(outcome, state=None),
         )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from softmargin.estimators.formula._memory import recall, remembered
 from softmargin.estimators.formula._response import Response, response_later, response_of
 from softmargin.estimators.formula._rows import check_labels, columns_of, forget, matrix, rows_of, said, values_of
 from softmargin.estimators.formula._safe import Functions, check_expression
@@ -55,6 +56,47 @@ class Terms:
     def response(self, data: Any, y: Any = None) -> Any:
         """The response of rows after the fit: ``y``, or what the left side makes of the data."""
         return response_later(self.answer, data, shortened(self.text), y)
+
+    def remembered(self) -> dict[str, Any]:
+        """The formula and what its parts learned, in plain numbers, texts and arrays."""
+        parts = [component for term in (*self.terms, self.answer) for component in term.components]
+        return {
+            "text": self.text,
+            "names": list(self.names),
+            "effects": list(self.effects),
+            "kinds": [term.kind for term in (*self.terms, self.answer)],
+            "components": [remembered(component) for component in parts],
+            "groups": [remembered(component) for _, component in self.groups],
+        }
+
+    @classmethod
+    def recalled(cls, memory: dict[str, Any]) -> Terms:
+        """The formula, read and checked again, with what its parts learned."""
+        pieces, formula = read(memory["text"]), shortened(memory["text"])
+        answer, common = (_described(text, formula) for text in (f"0 + {pieces.response}", pieces.common))
+        factors = [_described(f"0 + {bar.right}", formula) for bar in pieces.bars]
+        inner = [_described(bar.left, formula) for bar in pieces.bars]
+        columns = {key for side in (common, *inner, *factors) for term in side.common_terms for key in columns_of(term)}
+        terms = tuple(term for term in common.common_terms if term.kind != "intercept")
+        every = (*terms, *answer.common_terms)
+        for term, kind in zip(every, memory["kinds"], strict=True):
+            term.kind = kind
+        parts = [component for term in every for component in term.components]
+        names = tuple(memory["names"])
+        groups = {
+            _group_name(component.name, names): component
+            for side in factors
+            for factor in side.common_terms
+            for component in factor.components
+        }
+        for component, known in (
+            *zip(parts, memory["components"], strict=True),
+            *zip(groups.values(), memory["groups"], strict=True),
+        ):
+            recall(component, known)
+        intercept, effects = len(terms) < len(common.common_terms), tuple(memory["effects"])
+        texts = (memory["text"], tuple(sorted(columns)))
+        return cls(*texts, terms, names, tuple(groups.items()), effects, intercept, every[-1])
 
 
 def learned(formula: str, data: Any, y: Any = None) -> tuple[Terms, Response]:

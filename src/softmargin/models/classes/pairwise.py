@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from threading import Event
@@ -71,6 +71,10 @@ class Pairwise:
     def parts(self) -> tuple[Binary, ...]:
         """The models of the pairs."""
         return self.pairs
+
+    def settled(self) -> Pairwise:
+        """The same without the states of engines."""
+        return replace(self, pairs=tuple(pair.settled() for pair in self.pairs))
 
     def _labels(self, classes: Any) -> list[str]:
         return [f"{a} | {b}" for a, b in combinations(classes.tolist(), 2)]
