@@ -108,7 +108,7 @@ def _values(decoder: Any, dtype: Any, values: Any) -> Any:
             raise TypeError("no column")
         return found
     if dtype == "text":
-        if not all(word is None or type(word) is str for word in found):
+        if type(found) is not list or not all(word is None or type(word) is str for word in found):
             raise TypeError("texts that are none")
         return pd.array(found, dtype="str")
     if dtype == "category":

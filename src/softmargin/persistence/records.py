@@ -148,7 +148,10 @@ class _Decoder:
             items = self.values(*_only(node, "items"))
             return _all_of(items, _ROWS[kind](items))
         if kind == "dict":
-            pairs = [(key, value) for key, value in map(self.values, _only(node, "items")[0])]
+            (items,) = _only(node, "items")
+            if type(items) is not list:
+                raise TypeError("entries that are no list")
+            pairs = [(key, value) for key, value in map(self.values, items)]
             return _all_of(pairs, dict(pairs))
         if kind == "slice":
             start, stop, step = self.values(*_only(node, "items"))

@@ -32,6 +32,8 @@ def recall(component: Any, memory: dict[str, Any]) -> None:
     from formulae.environment import Environment
     from formulae.transforms import TRANSFORMS
 
+    if type(memory["functions"]) is not list:
+        raise ValueError("functions that are no list")
     for name in _PLAIN:
         setattr(component, name, memory[name])
     if memory["contrasts"] is not None:

@@ -72,6 +72,8 @@ class Terms:
     @classmethod
     def recalled(cls, memory: dict[str, Any]) -> Terms:
         """The formula, read and checked again, with what its parts learned."""
+        if not all(type(memory[name]) is list for name in ("names", "effects", "kinds", "components", "groups")):
+            raise ValueError("a formula that remembers other things")
         pieces, formula = read(memory["text"]), shortened(memory["text"])
         answer, common = (_described(text, formula) for text in (f"0 + {pieces.response}", pieces.common))
         factors = [_described(f"0 + {bar.right}", formula) for bar in pieces.bars]
