@@ -226,7 +226,7 @@ def check_prior(prior: Prior) -> None:
         _agree(prior, f"{name} has slope pull(mean) in the mean", slopes[0], message.pull(beta))
         _agree(prior, f"{name} has slope -precision / 2 in the variance", slopes[1], -message.precision / 2)
     _holds(prior, "gaussian is not below expect", message.bound >= bound.expect(beta, var).bound - 1e-9)
-    if hasattr(bound, "mode"):
+    if bound.mode is not None:
         with suppress(ValueError):  # the prior may say that its joint mode does not exist
             _agree(prior, "mode has slope pull(beta)", _gradient(bound.mode, 0, beta), bound.mode(beta).pull(beta))
     _check_scale(prior, bound, np.where(beta > 1e3, 0.0, beta))
@@ -246,7 +246,7 @@ def _check_scale(prior: Prior, bound: BoundPrior, beta: Array) -> None:
     here, along, density = bound.at_scale(scale), bound.along(state, beta), bound.stretch(state)
     change = here.logpdf(state, grow * beta) - here.logpdf(state, beta)
     _agree(prior, "along is the change of the log density along e^l beta", along(t) - along(0.0), change)
-    if hasattr(here, "mode"):
+    if here.mode is not None:
         _agree(prior, "mode at a fixed scale is the log density", here.mode(beta).bound, here.logpdf(state, beta))
     fixed, start = bound.at_scale(scale * grow), bound.at_scale(scale * grow).start()
     _holds(prior, "a fixed scale is not learned", fixed.stretch(start) is None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmargin.core.array import Array
+from softmargin.core.parameters import Parameters
 
 __all__ = ["AnyMessage", "Loss", "Message", "Pieces", "Rows"]
 
@@ -38,7 +38,7 @@ class Pieces(NamedTuple):
     width: float  # of predictors over which a kink may be smoothed
 
 
-class Loss:
+class Loss(Parameters):
     """A pseudo log likelihood ``l(y, f)`` times a weight ``c`` per row, and its two Gaussian faces.
 
     All arrays have one entry per row: ``y`` the response, ``c`` the weight, ``f`` the mean and ``v`` the variance of
@@ -86,10 +86,6 @@ class Loss:
     def offers(self, *names: str) -> bool:
         """Whether the loss has all of these faces or abilities."""
         return all(getattr(self, name, None) for name in names)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of the loss by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)} if is_dataclass(self) else {}
 
     if TYPE_CHECKING:  # there at run time only where a loss has them
         loglik: Callable[..., Any]  # (y, c, f) -> c l(y, f)

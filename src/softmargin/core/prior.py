@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -85,6 +86,9 @@ class BoundPrior(Protocol):
     @property
     def only_draws(self) -> str: ...
 
+    @property
+    def toll(self) -> Any: ...
+
     def start(self) -> PriorState:
         """A state to start a chain or an iteration from."""
 
@@ -123,10 +127,49 @@ class BoundPrior(Protocol):
 
 
 class PriorBase:
-    """What a bound prior may say of itself beside what it can do; these are the answers of a plain one."""
+    """What a bound prior may leave unsaid: the answers of a plain one, whose scale is given.
+
+    To ``start`` is all that every inference asks for. "vb", "meanfield" and "svi" need ``expect``, "map" needs
+    ``mode``, and "gibbs" ``draw`` and ``logpdf``; "hmc" needs all but ``mode``. A learned scale needs ``stretch``,
+    ``stretched`` and ``at_scale`` besides.
+    """
 
     isotropic = False  # whether rotations of the shrunk coefficients leave it unchanged
     classes = 1  # blocks of coefficients that sum to zero, where there are several
+
+    if TYPE_CHECKING:  # there at run time only where a prior has them
+        expect: Callable[..., PriorMessage]
+        mode: Callable[..., PriorMessage]
+        draw: Callable[..., PriorState]
+        logpdf: Callable[..., float]
+        toll: Callable[..., Array]
+    else:
+        expect = mode = draw = logpdf = None
+        toll = None  # of a penalty concave on either side of zero: its value, coefficient by coefficient
+
+    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
+        """As ``expect``."""
+        return self.expect(mean, var)
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        """``logpdf`` along a ray."""
+        return lambda step: self.logpdf(state, math.exp(step) * beta)
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """No scale is learned."""
+        return None
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        """There is no scale to move."""
+        return state
+
+    def at_scale(self, scale: float) -> Any:
+        """The scale is given as it is."""
+        return self
+
+    def penalty(self, scale: float) -> tuple[Any, ...] | None:
+        """Not known to be convex."""
+        return None
 
     @property
     def parts(self) -> tuple[Any, ...]:

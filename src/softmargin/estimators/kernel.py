@@ -16,9 +16,10 @@ from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.kernel_machine import PROBABILITIES, WITHOUT_SCALE, ClassMachine
+from softmargin.estimators.linear import named_loss
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
-from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
+from softmargin.losses import CompleteHinge, Hinge, Logit, Loss, NoisyHinge, Probit
 from softmargin.models.kernel.fit import KernelRecipe, fit_kernel, fit_kernel_pairs
 from softmargin.models.kernel.inducing import KernelStream
 from softmargin.models.remarks import warn_of_models
@@ -34,11 +35,12 @@ _LOSSES: dict[str, Any] = {
     "complete-hinge": CompleteHinge,
 }
 _SMOOTH = ("hinge", "logit", "probit")
+_ANY = (*_SMOOTH, "loss object")
 _GOES: dict[str, dict[str, tuple[str, ...]]] = {  # basis, inference: likelihoods
-    "auto": dict.fromkeys(INFERENCES, _SMOOTH) | {"gibbs": tuple(_LOSSES)},
-    "full": dict.fromkeys((name for name in INFERENCES if name != "svi"), _SMOOTH) | {"gibbs": tuple(_LOSSES)},
+    "auto": dict.fromkeys(INFERENCES, _ANY) | {"gibbs": (*_LOSSES, "loss object")},
+    "full": dict.fromkeys((name for name in INFERENCES if name != "svi"), _ANY) | {"gibbs": (*_LOSSES, "loss object")},
     "active": {"gibbs": _SMOOTH},
-    "inducing": {"vb": _SMOOTH, "svi": _SMOOTH},
+    "inducing": {"vb": _ANY, "svi": _ANY},
 }
 
 
@@ -65,9 +67,10 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         Length of "rbf", "laplacian" and of objects with one ``length_scale``; other kernels have none. "learn" picks
         a multiple of the mean distance between training rows by the leave-one-out score, and with ``basis="active"``
         draws the length from there on; None leaves an object as it is.
-    likelihood : {"hinge", "logit", "probit", "noisy-hinge", "complete-hinge"}, default="hinge"
-        The loss. The last two act on a noisy predictor, with a prior of their own: the Bayesian and the complete
-        support vector machine of Mallick, Ghosh and Ghosh (2005); they need ``basis="full"`` and "gibbs".
+    likelihood : {"hinge", "logit", "probit", "noisy-hinge", "complete-hinge"} or loss object, default="hinge"
+        The loss, or one of your own (``softmargin.losses.RowLoss``). "noisy-hinge" and "complete-hinge" act on a noisy
+        predictor, with a prior of their own: the Bayesian and the complete support vector machine of Mallick, Ghosh and
+        Ghosh (2005); they need ``basis="full"`` and "gibbs".
     basis : {"auto", "full", "active", "inducing"}, default="auto"
         "full" has a coefficient for every training row. "active" draws which rows have one, by births, deaths and
         swaps: Zhang, Dai, Wang and Jordan (2010), with ``inference="gibbs"``; their model on all rows, with a
@@ -149,7 +152,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         self,
         kernel: Any = "rbf",
         length_scale: float | str | None = "learn",
-        likelihood: str = "hinge",
+        likelihood: str | Loss = "hinge",
         basis: str = "auto",
         inference: str = "vb",
         *,
@@ -292,27 +295,37 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         check_choice("probability", self.probability, PROBABILITIES)
         self._check_combination()
         check_rate(self.learning_rate)
+        likelihood, loss = self._loss()
         return KernelRecipe(
-            loss=_LOSSES[self.likelihood],
-            likelihood=self.likelihood,
+            loss=loss,
+            likelihood=likelihood,
             learning_rate=self.learning_rate,
             max_active=self.max_active,
-            tilts=self.likelihood == "hinge" and self.class_weight is None and self.probability == "calibrated",
+            tilts=likelihood == "hinge" and self.class_weight is None and self.probability == "calibrated",
             **self._plan(),
         )
+
+    def _loss(self) -> tuple[str, Any]:
+        """Name of the loss, and what makes it."""
+        if not isinstance(self.likelihood, Loss):
+            return self.likelihood, _LOSSES[self.likelihood]
+        name, loss = named_loss(self.likelihood, {name: _LOSSES[name] for name in _SMOOTH})
+        return name, lambda: loss
 
     def _check_combination(self) -> None:
         """Refuse a likelihood, basis and inference that do not go together, and say what goes."""
         check_choice("basis", self.basis, list(_GOES))
-        check_choice("likelihood", self.likelihood, list(_LOSSES))
+        if not isinstance(self.likelihood, Loss):
+            check_choice("likelihood", self.likelihood, list(_LOSSES))
         check_choice("inference", self.inference, sorted({name for goes in _GOES.values() for name in goes}))
-        goes = _GOES[self.basis].get(self.inference, ())
-        if self.likelihood not in goes:
+        name = self._loss()[0]
+        kind = name if name in _LOSSES else "loss object"
+        if kind not in _GOES[self.basis].get(self.inference, ()):
             known = [
                 f"basis={basis!r} with inference={inference!r}"
                 for basis, ways in _GOES.items()
                 for inference, likelihoods in ways.items()
-                if self.likelihood in likelihoods
+                if kind in likelihoods
             ]
             raise ValueError(
                 f"likelihood={self.likelihood!r} does not go with basis={self.basis!r}, inference={self.inference!r}; "

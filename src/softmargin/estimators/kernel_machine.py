@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
 from softmargin.core.validation import check_choice, check_finite, check_names, check_numeric
 from softmargin.estimators._callbacks import CallbackSupport
+from softmargin.estimators._parts import Composed
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise
@@ -40,7 +40,7 @@ def _interval(lengths: Array | None) -> dict[str, float]:
     return {"length_lower": lower, "length_upper": upper}
 
 
-class KernelMachine(CallbackSupport, BaseEstimator):
+class KernelMachine(CallbackSupport, Composed):
     """Base of the kernel estimators; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Loss
 from softmargin.core.validation import check_choice, check_finite
 from softmargin.estimators._callbacks import CallbackSupport
+from softmargin.estimators._parts import Composed
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
 from softmargin.exceptions import DataWarning, warn_user
@@ -42,7 +42,7 @@ def named_loss(likelihood: str | Loss, known: Mapping[str, Callable[[], Loss]]) 
     return next((name for name, make in known.items() if make() == likelihood), repr(likelihood)), likelihood
 
 
-class LinearMachine(CallbackSupport, BaseEstimator):
+class LinearMachine(CallbackSupport, Composed):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any

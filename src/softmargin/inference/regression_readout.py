@@ -29,6 +29,7 @@ __all__ = [
     "half_widths",
     "levels_of_draws",
     "levels_of_law",
+    "log_predictive",
 ]
 
 _NODES = 40  # values of the noise level that stand for its density
@@ -190,7 +191,7 @@ class RegressionReadout:
     ) -> HeldOutResponses:
         """Scores of predictors with moments f and v that do not know their own row."""
         total, spread, error = float(self.count.sum()), self.units.spread, y - f
-        density = _log_predictive(error, v, levels, losses)
+        density = log_predictive(error, v, levels, losses)
         off = y - float(self.count @ y) / total
         constant = float(self.count @ off**2) * (total / max(total - 1.0, 0.5 * total)) ** 2  # of the other rows' mean
         square = float(self.count @ error**2)
@@ -214,7 +215,7 @@ def _left_out(model: Model, state: Any, part: Array) -> tuple[Array, Array, floa
     return left_out(model, state, part, Rows(built, b + (built - w) * state.f))
 
 
-def _log_predictive(error: Array, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:
+def log_predictive(error: Array, v: Array, levels: Array, losses: tuple[Any, ...]) -> Array:
     """Log density of responses at distance ``error`` from N(0, v) predictors, averaged over noise levels."""
     number = max(1, min(len(levels), _WORK // len(error)))
     middle = ((np.arange(number) + 0.5) * len(levels) / number).astype(int)

@@ -9,6 +9,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.core.model import Model, require
+from softmargin.core.prior import PriorBase
 from softmargin.core.space import RowBasis
 from softmargin.core.validation import check_choice
 from softmargin.designs.imputed import standardize_observed
@@ -35,6 +36,7 @@ __all__ = [
     "SOLVERS",
     "Problem",
     "bound_prior",
+    "checked",
     "coordinates_for",
     "kept_columns",
     "observed_columns",
@@ -168,5 +170,21 @@ def _suited(design: Design, prior: Any, products: bool, point: bool, gaussian: b
 def bound_prior(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:
     """The prior on given coefficients, names of columns that are always in resolved."""
     if not hasattr(prior, "always_include"):
-        return prior.bind(free, rows)
+        return checked(prior, prior.bind(free, rows))
     return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))
+
+
+def checked(prior: Any, bound: Any) -> Any:
+    """What a prior of the user's own has made of its coefficients, refused where no inference could take it."""
+    if not isinstance(bound, PriorBase):
+        raise ValueError(
+            f"{type(prior).__name__}.bind must return an object that derives from softmargin.priors.PriorBase; got "
+            f"{bound!r}."
+        )
+    start = getattr(bound, "start", None)
+    if start is None or "scale" not in start().values:
+        raise ValueError(
+            f"what {type(prior).__name__}.bind returns needs a method start() that gives PriorState(precision, "
+            "{'scale': ...}); write it, as check_prior wants it."
+        )
+    return bound

@@ -1,6 +1,7 @@
 """Priors on the coefficients, and hyperpriors on their scale."""
 
-from softmargin.core.prior import BoundPrior, Prior, PriorMessage, PriorState
+from softmargin.core.parameters import Parameters
+from softmargin.core.prior import BoundPrior, Prior, PriorBase, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
 from softmargin.priors.covariances import HalfTCovariance, InverseWishart
 from softmargin.priors.group_lasso import GroupLasso
@@ -24,7 +25,9 @@ __all__ = [
     "InverseWishart",
     "LaplaceZero",
     "Lasso",
+    "Parameters",
     "Prior",
+    "PriorBase",
     "PriorMessage",
     "PriorState",
     "Ridge",

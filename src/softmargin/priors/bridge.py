@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import hyp1f1
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.parameters import Parameters
 from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 from softmargin.rows.variates import slice_step, tilted_stable
@@ -26,7 +27,7 @@ _ALPHA_MIN = 0.2  # learned exponents stay above
 
 
 @dataclass(frozen=True)
-class Bridge:
+class Bridge(Parameters):
     """Bridge prior, density proportional to ``exp(-|beta/scale|^alpha)``.
 
     Parameters

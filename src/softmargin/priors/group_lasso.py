@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.parameters import Parameters
 from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.bridge import BoundBridge, Lasso
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
@@ -24,7 +25,7 @@ _LARGEST = 1e16  # cap on a local precision
 
 
 @dataclass(frozen=True)
-class GroupLasso:
+class GroupLasso(Parameters):
     """Laplace prior on the length of each variable's coefficients over the classes: a variable is in or out for all.
 
     With m = k - 1 dimensions a variable, ``beta_j | omega_j ~ N(0, scale^2 omega_j)`` on the space of coefficients that

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import exp1, gammaln
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.parameters import Parameters
 from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma, ScalePrior, check_scale
 from softmargin.rows.variates import reciprocal_horseshoe, slice_step
@@ -23,7 +24,7 @@ _SMALLEST = 1e-290
 
 
 @dataclass(frozen=True)
-class Horseshoe:
+class Horseshoe(Parameters):
     """Horseshoe prior: heavy tails, an infinite spike at zero, one global scale.
 
     Its density has no mode other than zero, so it serves posteriors ("vb", "meanfield", "gibbs") and not "map".

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import betaln, digamma
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.parameters import Parameters
 from softmargin.core.prior import PriorBase, PriorState
 from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
@@ -26,7 +27,7 @@ _INCLUSION = 0.01
 
 
 @dataclass(frozen=True)
-class LaplaceZero:
+class LaplaceZero(Parameters):
     """Coefficients ``u = g v`` with ``g ~ Bernoulli(inclusion)`` and v Laplace, density ``exp(-|v|/scale)/(2 scale)``.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.parameters import Parameters
 from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
 
@@ -20,7 +21,7 @@ _LOG_2PI = math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(Parameters):
     """Normal prior with a common standard deviation, fixed or learned.
 
     Parameters

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from softmargin.core.parameters import Parameters
 from softmargin.rows.variates import slice_step
 
 __all__ = ["FixedScale", "HalfCauchy", "HalfT", "InverseGamma", "ScalePrior", "check_scale"]
@@ -65,7 +66,7 @@ class ScalePrior(Protocol):
 
 
 @dataclass(frozen=True)
-class FixedScale:
+class FixedScale(Parameters):
     """The scale is the given number."""
 
     scale: float
@@ -102,7 +103,7 @@ def _log1p_exp(x: float) -> float:
 
 
 @dataclass(frozen=True)
-class HalfT:
+class HalfT(Parameters):
     """``nu`` half-t with ``df`` degrees of freedom, density proportional to ``(1 + nu^2/(df scale^2))^(-(df + 1)/2)``.
 
     Written as ``nu^2 | t ~ IG(df/2, df/t), t ~ IG(1/2, 1/scale^2)`` its mean-field densities have their joint fixed
@@ -213,7 +214,7 @@ class HalfCauchy(HalfT):
 
 
 @dataclass(frozen=True)
-class InverseGamma:
+class InverseGamma(Parameters):
     """``nu^2 ~ IG(a, b)``, that is ``tau ~ Gamma(a, rate b)``."""
 
     a: float

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.parameters import Parameters
 from softmargin.core.prior import PriorBase, PriorState
 from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.ridge import BoundRidge
@@ -22,7 +23,7 @@ _EXCLUDED = 1e20  # precision reported for a coefficient that is out: finite, so
 
 
 @dataclass(frozen=True)
-class SpikeSlab:
+class SpikeSlab(Parameters):
     """Point mass at zero with probability 1 - inclusion, normal slab otherwise.
 
     ``gamma_j ~ Bernoulli(inclusion), beta_j = 0`` where ``gamma_j = 0``, ``beta_j ~ N(0, scale^2)`` where it is 1.

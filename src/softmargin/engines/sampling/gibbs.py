@@ -57,7 +57,7 @@ class Gibbs:
     chains: int = 4
     scale_moves: bool = True
     needs_loss = ("draw", "loglik")
-    needs_prior = ("draw", "along", "stretch")
+    needs_prior = ("draw", "along", "stretch", "logpdf")
 
     def init(self, model: Model) -> tuple[Chain, ...]:
         """Start every chain from its own draw: rows at N(0, 1) predictors, prior scale spread around its start."""

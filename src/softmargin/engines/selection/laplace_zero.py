@@ -103,7 +103,7 @@ class LaplaceZeroGibbs(Gibbs):
     """
 
     scans: int = 3
-    needs_prior = ("draw", "along", "stretch", "expect_inclusion")  # type: ignore[assignment]
+    needs_prior = ("draw", "along", "stretch", "expect_inclusion")
 
     @staticmethod
     def _prior(model: Model) -> Any:

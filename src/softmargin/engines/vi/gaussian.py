@@ -97,7 +97,7 @@ class GaussianVI:
 
     window: int = 5
     needs_loss = ("gaussian",)
-    needs_prior = ("gaussian",)
+    needs_prior = ("gaussian", "expect")
 
     def init(self, model: Model) -> VIState:
         """Start from the messages at N(0, 1) predictors: ridge least squares, then the scale move."""

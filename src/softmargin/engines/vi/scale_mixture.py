@@ -89,7 +89,7 @@ def mix_over_scale(model: Model, fit: VIState, *, label: str = "scale", steps: i
     else:
         r = max(model.space.dimension(int((~model.free[part.where]).sum())), 1)
         spacing, hyper = 0.75 * math.sqrt(2.0 / r), part.stretch(start)
-    if hyper is None or not hasattr(prior if part is None else part.prior, "at_scale"):
+    if hyper is None or (part is not None and len(part.labels) > 1):  # several numbers, a covariance
         raise ValueError(f"{label!r} is not a learned scale of its own; mix over one that is.")
     centre, origin = math.log(fit.prior.values[label]), math.log(start.values[label])
     engine = GaussianVI()

@@ -49,7 +49,7 @@ class ScreenedVI:
 
     tol: float
     needs_loss = ("gaussian", "margin_slope")
-    needs_prior = ("gaussian",)
+    needs_prior = ("gaussian", "expect")
 
     def init(self, model: Model) -> Screened:
         """From a point near the mode and the curvature there; or from the optimum of a subsample.

@@ -98,7 +98,7 @@ class SVI:
     decay: float = 0.9
     mean_field: bool = False
 
-    needs_prior = ("gaussian",)
+    needs_prior = ("gaussian", "expect")
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.first < 1:

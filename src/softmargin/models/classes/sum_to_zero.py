@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from softmargin.inference.readout import ClassReadout
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.trials import Chosen, Trials, chosen_by, loss_of, row_order
 from softmargin.inference.variational import fit_vb
-from softmargin.models.build import coordinates_for, kept_columns
+from softmargin.models.build import checked, coordinates_for, kept_columns
 from softmargin.models.classes.reader import ClassReader
 from softmargin.models.classes.scores import SumToZeroFit
 from softmargin.models.compose import Composition, Data, as_columns, some_rows
@@ -180,7 +181,7 @@ def _composed(
         always = always_mask(prior.always_include, columns, recipe.names)
         bound = prior.bind(own[0], len(data.response), always=always, classes=k)
     else:
-        bound = prior.bind(own.ravel(), len(design.index), classes=k)
+        bound = checked(prior, _of_classes(prior)(own.ravel(), len(design.index), classes=k))
     if terms:
         whole = Terms(Ridge(), tuple(term.prior for term in terms))
         bound = whole.bind(free, len(design.index), classes=k).with_fixed(bound)
@@ -191,3 +192,13 @@ def _composed(
         unknowns = (*unknowns, TermScales())
     model = Model(blocks, recipe.loss, bound, free, streams, SumToZero.of(design), unknowns=unknowns, known=known)
     return Composition(model, columns, basis, np.minimum(1.0, 1.0 / data.counts), terms, missing)
+
+
+def _of_classes(prior: Any) -> Any:
+    """The prior's ``bind``, refused where it knows of one block of coefficients only."""
+    if "classes" not in signature(prior.bind).parameters:
+        raise ValueError(
+            f"{type(prior).__name__}.bind(free, rows) does not take classes=k, the blocks of coefficients that "
+            "multi_class='sum-to-zero' has; write it, or use multi_class='pairwise'."
+        )
+    return prior.bind

@@ -214,7 +214,7 @@ class HMC:
     chains: int = 4
     scale_moves: bool = True
     needs_loss = ("gaussian", "loglik", "score")
-    needs_prior = ("gaussian", "draw", "along", "stretch")
+    needs_prior = ("gaussian", "expect", "draw", "along", "stretch", "logpdf")
 
     def init(self, model: Model) -> HMCState:
         """Fit the Gaussian, find the number of steps, and start every chain from its own draw of the Gaussian."""
