@@ -114,7 +114,7 @@ def agreement(quick: bool) -> str:
 def main() -> None:
     options: argparse.Namespace = common.parser(__doc__).parse_args()
     if options.output is None and not options.quick:
-        options.output = common.PAGE.with_name("large.md")
+        options.output = common.PAGE.parents[1] / "how-to" / "big-data.md"
     warm_up()
     with common.one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,58 +1,69 @@
-"""Every Python block of the documentation runs, page by page, in the order of the page."""
+"""Every Python block of the documentation runs by itself, as if it were pasted into a fresh session."""
+
+from __future__ import annotations
 
 import re
 import warnings
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
-from scipy.sparse import csr_array
-from sklearn.datasets import load_breast_cancer
-from sklearn.model_selection import train_test_split
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    page
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if page.exists() and "```python" in page.read_text(encoding="utf-8")
-)
-NEEDS = {
-    "quickstart.md": "arviz",
-    "probabilities.md": "matplotlib",
-    "priors.md": "matplotlib",
-    "formulas.md": "formulae",
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"(<!-- slow -->\n)?^```python\n(.*?)^```", re.S | re.M)  # slow blocks run in the second stage
+EXTRAS = {
+    "plots": "matplotlib",
+    "to_arviz": "arviz",
+    "Formula": "formulae",
+    "softmargin.fit": "formulae",
+    "polars": "polars",
 }
 
 
-def blocks(page):
-    """Line number and text of every Python block."""
+class Block(NamedTuple):
+    """A Python block of a page."""
+
+    page: Path
+    line: int
+    text: str
+    slow: bool
+
+
+def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    return [(text[: m.start()].count("\n") + 2, m.group(1)) for m in re.finditer(r"```python\n(.*?)```", text, re.S)]
+    return [
+        Block(page, text[: found.start(2)].count("\n") + 1, found[2], bool(found[1])) for found in FENCE.finditer(text)
+    ]
 
 
-@pytest.fixture
-def names():
-    """What a page may use without having made it."""
-    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-    return {
-        "X": X, "y": y, "X_train": X_train, "X_test": X_test, "y_train": y_train, "y_test": y_test,
-        "counts": np.ones(len(y)), "X_sparse": csr_array(X.to_numpy()),
-    }  # fmt: skip
+def cases() -> list[Any]:
+    """Every block, named by its page and line."""
+    return [
+        pytest.param(
+            block,
+            id=f"{page.relative_to(ROOT).as_posix()}:{block.line}",
+            marks=[pytest.mark.soak] if block.slow else [],
+        )
+        for page in PAGES
+        if page.exists()
+        for block in blocks(page)
+    ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_blocks_run(page, names, tmp_path, monkeypatch, capsys):
-    if page.name in NEEDS:
-        pytest.importorskip(NEEDS[page.name])
+@pytest.mark.parametrize("block", cases())
+def test_a_block_runs_in_a_fresh_session(block, tmp_path, monkeypatch, capsys):
+    for word, package in EXTRAS.items():
+        if word in block.text:
+            pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    for line, text in blocks(page):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warnings.filterwarnings("default", category=FutureWarning)  # other packages about themselves
-            exec(compile("\n" * (line - 1) + text, str(page), "exec"), names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("default", category=FutureWarning)  # other packages about themselves
+        exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), {"__name__": "__main__"})
 
 
-def test_the_readme_has_its_example():
-    assert any(page.name == "README.md" for page in PAGES)
+def test_the_readme_and_the_first_page_have_their_example():
+    assert blocks(ROOT / "README.md")
+    assert blocks(ROOT / "docs" / "index.md")
