@@ -2,12 +2,13 @@
 
 import pickle
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 
 from softmargin.rows.block import CELL, Block
+from softmargin.rows.in_memory import Blocks
 from softmargin.rows.summation import TreeSum
 
 _numbers = count()
@@ -27,6 +28,8 @@ class Holder:
         if kind == "forget":
             del self.kept[number]
             return None
+        if kind == "pick":
+            return pickle.dumps((self.block.design.pick(small), self.block.y[small], self.block.weight[small]))
         if kind == "fetch":
             return pickle.dumps(self.kept[number])
         if kind == "place":
@@ -113,6 +116,16 @@ class Distant:
             each.called(_letter("place", small=part, number=number))
             at += each.block.size
         return Handle(number, self.holders)
+
+    def pick(self, index):
+        parts, at = [], 0
+        for each in self.holders:
+            own = index[(index >= at) & (index < at + each.block.size)] - at
+            parts.append(pickle.loads(each.called(_letter("pick", small=own))))
+            at += each.block.size
+        designs, y, weight = zip(*parts, strict=True)
+        design = replace(designs[0], X=np.concatenate([each.X for each in designs]))
+        return Blocks(design, np.concatenate(y), np.concatenate(weight))
 
     def single(self):
         """The same holders, whose columns answer in single precision; what was kept stays where it is."""

@@ -48,9 +48,9 @@ class Moments(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Row messages; b is None where only a precision is wanted."""
+    """Row messages, of which one may be None where only the other is wanted."""
 
-    w: Array
+    w: Array | None
     b: Array | None
 
 

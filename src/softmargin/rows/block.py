@@ -107,7 +107,10 @@ class Block:
 
     def sums(self, *terms: Any) -> TreeSum:
         """Sums of vectors over the rows, and of products of two where a term is a pair: one vector of numbers."""
-        return TreeSum.of_cells(self.first, cell_sums(terms, self.starts))
+        values = cell_sums(terms, self.starts)
+        if len(values) == 1:
+            return TreeSum.of_cell(self.first, (values[0],))
+        return TreeSum.of_cells(self.first, values)
 
     def products(self, vectors: Array) -> TreeSum:
         """The matrix of inner products of vectors over the rows, given as the rows of a matrix."""

@@ -96,17 +96,13 @@ class Blocks:
         self.design, self.workers = design, workers
         self.y, self.weight = nothing if y is None else y, nothing if weight is None else weight
         self.residual: Array | float = 0.0  # variance of every predictor that no coefficient carries
-        n = design.shape[0]
+        self.shape = design.shape  # rows and coefficients
+        n = self.shape[0]
         self.cells = [Cell(k, lo, min(lo + CELL, n)) for k, lo in enumerate(range(0, n, CELL))]
         groups = min(len(self.cells), n_blocks or max(workers, -(-len(self.cells) // _BLOCK)))
         self._groups = [list(g) for g in np.array_split(np.arange(len(self.cells)), groups)]
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self._made: list[Block] | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and of coefficients."""
-        return self.design.shape
 
     def serial(self) -> Blocks:
         """The same rows without threads, for use inside a thread."""
@@ -122,7 +118,7 @@ class Blocks:
 
     def redesigned(self, design: Design) -> Blocks:
         """The same responses with other columns."""
-        return self._twin(design=design)
+        return self._twin(design=design, shape=design.shape)
 
     def weighted(self, weight: Array) -> Blocks:
         """The same rows with other weights."""
@@ -229,15 +225,19 @@ class Blocks:
 
     def _total(self, parts: list[Any]) -> tuple[Any, ...]:
         """What the sums of all blocks come to, in a fixed tree order."""
-        total: tuple[Any, ...] = ()
+        total: list[Any] = []
         for each in zip(*parts, strict=True):
-            if isinstance(each[0], Whole):
-                arguments = (np.concatenate(part) for part in zip(*(one.arguments for one in each), strict=True))
-                value = getattr(self.design, each[0].product)(*arguments)
-                total += value if isinstance(value, tuple) else (value,)
-            else:
+            if isinstance(each[0], TreeSum):
                 total += _joined(each).total()
-        return total
+            else:
+                total += self._in_one_piece(each)
+        return tuple(total)
+
+    def _in_one_piece(self, parts: Sequence[Whole]) -> tuple[Any, ...]:
+        """A product over all rows that is not a sum over cells."""
+        arguments = (np.concatenate(column) for column in zip(*(part.arguments for part in parts), strict=True))
+        value = getattr(self.design, parts[0].product)(*arguments)
+        return value if isinstance(value, tuple) else (value,)
 
     def place(self, vectors: Any) -> Kept:
         """Leave a record of vectors with the rows."""

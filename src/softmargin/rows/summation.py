@@ -36,14 +36,12 @@ class TreeSum:
     def of_cell(cls, number: int, value: tuple[Any, ...]) -> TreeSum:
         """The sum of one cell."""
         tree = cls()
-        tree.nodes.append((number, 0, value))
+        tree.nodes = [(number, 0, value)]
         return tree
 
     @classmethod
     def of_cells(cls, first: int, values: Array) -> TreeSum:
         """The sum of one row of ``values`` per cell, numbered from ``first`` on: the same nodes, level by level."""
-        if len(values) == 1:
-            return cls.of_cell(first, (values[0],))
         tree, height = cls(), 0
         if len(values) <= _FEW:
             for k, value in enumerate(values):

@@ -62,7 +62,8 @@ def test_learned_scale_from_many_rows():
 def test_approach_comes_near():
     model = tall_model(40_000, 8, Ridge(scale=0.5))
     penalty = Penalty(*model.prior.penalty(0.5))
-    (beta, f, settled), q = approach(model, penalty)
+    near, q = approach(model, penalty)
+    beta, f, settled = near.beta, near.f, near.settled
     assert settled
     np.testing.assert_allclose(f, model.blocks.matvec(beta), atol=1e-9)
     wanted = Newton().at(model, penalty)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from distant_rows import Distant
-from engine_problems import build, simulated
+from engine_problems import build, penalty_of, simulated
 
 from softmargin.core.loop import run
+from softmargin.engines.mode.smoothed_start import approach
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import Hinge, Logit
@@ -61,6 +62,17 @@ def test_heavy_rows_held_apart_give_the_same_bits(rows, engine):
     found = run(engine, replace(here, blocks=Distant.of(here.blocks, 2)), max_iter=2)
     assert found.trace == wanted.trace
     np.testing.assert_array_equal(found.state.q.mean, wanted.state.q.mean)
+
+
+def test_smoothed_passes_over_rows_held_apart_give_the_same_bits(rows):
+    here = problem(rows, prior=Ridge(scale=0.7))
+    penalty = penalty_of(here)
+    wanted, _ = approach(here, penalty)
+    for n_blocks in (1, 4, 10):
+        found, _ = approach(replace(here, blocks=Distant.of(here.blocks, n_blocks)), penalty)
+        np.testing.assert_array_equal(found.beta, wanted.beta)
+        np.testing.assert_array_equal(found.f, wanted.f)
+        assert (found.settled, found.moved) == (wanted.settled, wanted.moved)
 
 
 def test_a_step_makes_no_more_passes_than_its_searches_ask_for(rows):

@@ -13,7 +13,9 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
+from softmargin.core.rows import Kept
 from softmargin.core.space import Normal
+from softmargin.core.visits import Face, Messages, One, predictors
 from softmargin.designs.dense import Dense
 from softmargin.priors.penalty import Penalty
 
@@ -34,15 +36,27 @@ class Near(NamedTuple):
     """Coefficients near the mode, with their predictors, and whether these had settled when the steps ended."""
 
     beta: Array
-    f: Array
+    rows: Kept  # One: the predictors, with the rows
     settled: bool = True
+    moved: float = 0.0  # mean absolute change of the predictors by the step that led here
+
+    @property
+    def f(self) -> Array:
+        """The predictors, fetched from the rows."""
+        f: Array = self.rows.fetch().f
+        return f
+
+    @classmethod
+    def at(cls, model: Model, beta: Array) -> Near:
+        """The point of given coefficients."""
+        return cls(beta, model.blocks.keep(predictors, beta)[0])
 
 
 def many_rows(model: Model) -> bool:
     """Whether there are so many rows, and of such a kind, that a subsample of them is a good start."""
     plain = isinstance(model.blocks.design, Dense) and not model.blocks.has_residual
     sharp = model.loss.margin_slope > 0.0 and model.dimension == model.size
-    return plain and sharp and len(model.y) >= 2 * max(_ROWS, _RATIO * model.size)
+    return plain and sharp and model.n >= 2 * max(_ROWS, _RATIO * model.size)
 
 
 def spread_rows(n: int, rows: int) -> Any:
@@ -63,11 +77,11 @@ def picked(model: Model, index: Any) -> Model:
 
 def thinned(model: Model, rows: int | None = None) -> Model:
     """A subsample that weighs as much as all rows; by default with enough rows for the curvature of all."""
-    n, rows = len(model.y), max(_ROWS, _RATIO * model.size) if rows is None else rows
+    n, rows = model.n, max(_ROWS, _RATIO * model.size) if rows is None else rows
     if rows >= n:
         return model
     few = picked(model, spread_rows(n, rows))
-    return few.with_weight(few.c * (n / len(few.y)))
+    return few.with_weight(few.c * (n / few.n))
 
 
 def approach(model: Model, penalty: Penalty, *, sharper: int = _SHARPER) -> tuple[Near, Normal]:
@@ -77,17 +91,17 @@ def approach(model: Model, penalty: Penalty, *, sharper: int = _SHARPER) -> tupl
     Newton steps with the curvature of all rows near the margin.
     """
     small = thinned(model)
-    rows = len(small.y)
+    rows = small.n
     tau = max(0.1, 8.0 * model.size / rows)  # enough rows must have a curvature
     first = thinned(small, rows // 4)
-    near = Near(np.zeros(model.size), np.zeros(len(first.y)))
+    near = Near.at(first, np.zeros(model.size))
     for wide in (1.0, 1.0, 0.5):
         near, _ = _step(first, penalty, near, wide)
-    near = Near(near.beta, small.blocks.matvec(near.beta))
+    near = Near.at(small, near.beta)
     for wide in (2.0 * tau, tau):
         near, q = _step(small, penalty, near, wide)
     if small is not model:
-        near = _passes(model, penalty, Near(near.beta, model.blocks.matvec(near.beta)), tau, q)
+        near = _passes(model, penalty, Near.at(model, near.beta), tau, q)
     settled = near.settled
     for _ in range(sharper):
         tau *= 0.4
@@ -99,35 +113,59 @@ def _passes(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal) -
     """Steps over all rows with the curvature ``q``, until the predictors settle."""
     first = 0.0
     for _ in range(_PASSES):
-        last = near.f
         near, _ = _step(model, penalty, near, tau, q)
-        change = float(np.abs(near.f - last).mean())
-        first = first or change
-        if change < _SETTLED * tau:
+        first = first or near.moved
+        if near.moved < _SETTLED * tau:
             return near
-    return near._replace(settled=change < _CALMER * first)
+    return near._replace(settled=near.moved < _CALMER * first)
+
+
+def _scores(block: Any, small: tuple[Face, float, bool], near: One) -> Any:
+    """Keep the curvatures of a loss smoothed by tau, where they are wanted; sum ``X'`` times its slopes.
+
+    Rows beyond a few tau have next to no curvature, and their slopes are in the sum already.
+    """
+    face, tau, wanted = small
+    w, b, _ = face(block, near.f, np.full(block.size, tau * tau))
+    curved = np.where(np.abs(1.0 - block.y * near.f) < _FEW * tau, w, 0.0) if wanted else None
+    return Messages(curved, None), (block.rmatvec(b - w * near.f),)
+
+
+def _along(block: Any, direction: Array) -> Any:
+    """Keep the change of the predictors along a direction; sum its squares and its sizes."""
+    change = block.matvec(direction)
+    return One(change), (block.sums((change, change), np.abs(change)),)
+
+
+def _slope(block: Any, small: tuple[Face, float, float], near: One, along: One) -> Any:
+    """Sum the slopes of the smoothed loss along the way, after a part of it."""
+    face, tau, part = small
+    f = near.f + part * along.f
+    w, b, _ = face(block, f, np.full(block.size, tau * tau))
+    return (block.sums((b - w * f, along.f)),)
+
+
+def _moved(block: Any, length: float, near: One, along: One) -> Any:
+    """Keep the predictors after a step."""
+    return One(near.f + length * along.f), ()
 
 
 def _step(model: Model, penalty: Penalty, near: Near, tau: float, q: Normal | None = None) -> tuple[Near, Normal]:
     """A Newton step on the hinge smoothed by ``tau``, its length corrected by one secant; ``q`` brings a curvature."""
-    beta, f, _ = near
-    v = np.full(len(f), tau * tau)
-    message = model.loss.gaussian(model.y, model.c, f, v)
-    score = message.b - message.w * f
+    rows, face, beta = model.blocks, Face(model.loss, "gaussian"), near.beta
     precision = penalty.precision + penalty.rate / np.sqrt(beta * beta + _ROUND * _ROUND)
-    gradient = model.blocks.rmatvec(score) - precision * beta
+    curved, (score,) = rows.keep(_scores, (face, tau, q is None), near.rows)
+    gradient = score - precision * beta
     if q is None:
-        # rows beyond a few tau have next to no curvature, and their slopes are in the gradient already
-        w = np.where(np.abs(1.0 - model.y * f) < _FEW * tau, message.w, 0.0)
-        zero = np.zeros_like(w)
-        q = model.direction(w, zero, precision) or model.gaussian(w, zero, precision)
+        q, _ = model.conditional(curved, precision, rough=True)
     direction = q.solve(gradient)
-    ahead = model.blocks.matvec(direction)
-    reach = float(np.sqrt(np.mean(ahead * ahead)))
-    if reach > _FARTHEST:  # where no row is near the margin, nothing but the prior holds the intercept
-        direction, ahead = direction * (_FARTHEST / reach), ahead * (_FARTHEST / reach)
-    there = model.loss.gaussian(model.y, model.c, f + ahead, v)
+    along, ((square, size),) = rows.keep(_along, direction)
+    # where no row is near the margin, nothing but the prior holds the intercept
+    part = _FARTHEST / max(_FARTHEST, float(np.sqrt(square / model.n)))
+    direction = part * direction
+    ((left,),) = rows.sum(_slope, (face, tau, part), near.rows, along)
     slope = float(gradient @ direction)
-    left = float((there.b - there.w * (f + ahead)) @ ahead - (precision * (beta + direction)) @ direction)
+    left = part * float(left) - float((precision * (beta + direction)) @ direction)
     length = min(max(slope / max(slope - left, 1e-300), 0.1), 3.0)
-    return Near(beta + length * direction, f + length * ahead), q
+    there, _ = rows.keep(_moved, length * part, near.rows, along)
+    return Near(beta + length * direction, there, moved=length * part * float(size) / model.n), q

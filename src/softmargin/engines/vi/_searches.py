@@ -64,20 +64,21 @@ def scale_search(model: Model, face: Face, q: Normal, start: Point, least: float
 
     Nothing is done where a gain of at most ``least`` is in sight. The sums of a point are over moments at t = 0.
     """
+    size = model.dimension
 
     def slope(t: float, at: Point) -> float:
         """Derivative of the bound in t."""
         grow = math.exp(t)
         pull = grow * at.linear - grow * grow * at.square
         prior = grow * float(at.prior.pull(grow * q.mean) @ q.mean) - grow * grow * float(at.prior.precision @ q.var)
-        return pull + prior + model.dimension
+        return pull + prior + size
 
     def value(t: float, at: Point) -> float:
-        return at.data + at.prior.bound + model.dimension * t
+        return at.data + at.prior.bound + size * t
 
     first = last_slope = slope(0.0, start)
     curvature = start.square + 2.0 * (start.prior.bend(q.mean) + float(start.prior.precision @ q.var))
-    if abs(first) < 1e-9 * model.dimension or first * first <= 2.0 * least * curvature:
+    if abs(first) < 1e-9 * size or first * first <= 2.0 * least * curvature:
         return 0.0, start
     best = (value(0.0, start), 0.0, start)
     t = 0.0
@@ -87,10 +88,10 @@ def scale_search(model: Model, face: Face, q: Normal, start: Point, least: float
         grow = math.exp(t)
         kept, (sums,) = model.blocks.keep(own.scale_point, (face, grow), start.rows)
         at = Point(kept, model.prior.gaussian(grow * q.mean, grow * grow * q.var), *sums.tolist())
-        here = slope(t, at)
-        if value(t, at) > best[0]:
-            best = (value(t, at), t, at)
-        if abs(here) <= max(1e-2 * abs(first), 1e-9 * model.dimension) or abs(step) < 1e-9:
+        here, reached = slope(t, at), value(t, at)
+        if reached > best[0]:
+            best = (reached, t, at)
+        if abs(here) <= max(1e-2 * abs(first), 1e-9 * size) or abs(step) < 1e-9:
             break
         secant = (last_slope - here) / step
         curvature = secant if secant > 0.0 else 2.0 * curvature

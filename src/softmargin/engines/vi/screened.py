@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from softmargin.core.array import Array
 from softmargin.core.loop import Info, run
 from softmargin.core.model import Model
 from softmargin.core.space import Normal
-from softmargin.core.visits import Face, Moments, messages
+from softmargin.core.visits import Face, Moments, One, RowState, messages
 from softmargin.engines.mode.screening import few_rows
 from softmargin.engines.mode.smoothed_start import approach, picked, spread_rows, thinned
 from softmargin.engines.vi._gaussian_visits import Precisions
@@ -58,7 +58,7 @@ class ScreenedVI:
         """
         precision = model.prior.start().precision
         near, q = approach(model, Penalty(precision, np.zeros(len(precision))), sharper=1)
-        some = picked(model, spread_rows(len(model.y), _SAMPLE)).blocks
+        some = picked(model, spread_rows(model.n, _SAMPLE)).blocks
         f, v = near.f, some.row_quad(q.root)
         q = q.with_mean(near.beta)
         if not near.settled or float(v.mean()) > 1.0:
@@ -74,7 +74,7 @@ class ScreenedVI:
         for reach in _REACHES:
             near = np.abs(before) < max(reach, least)
             small, index = few_rows(model, near, ~near & (before > 0.0))
-            k = np.zeros(len(small.y))  # the sums of certain rows have no curvature
+            k = np.zeros(small.n)  # the sums of certain rows have no curvature
             k[: len(index)] = old.ku[index]
             start = GaussianVI().at(small, k, old.Du, old.q.mean)
             climb = run(GaussianVI(), small, max_iter=_STEPS, tol=self.tol, state=start, inner=True)
@@ -113,5 +113,11 @@ def _nearest(distance: Array, rows: int) -> float:
 
 
 def _distance(model: Model, state: VIState) -> Array:
-    """How far inside the margin the rows are, in standard deviations."""
-    return np.asarray((1.0 - model.y * state.f) / np.sqrt(np.maximum(state.v, 1e-300)))
+    """How far inside the margin the rows are, in standard deviations, fetched from the rows."""
+    distance: Array = model.blocks.fetch(model.blocks.keep(_distances, None, state.rows)[0]).f
+    return distance
+
+
+def _distances(block: Any, small: None, kept: RowState) -> Any:
+    """Keep how far inside the margin the rows are, in standard deviations."""
+    return One((1.0 - block.y * kept.f) / np.sqrt(np.maximum(kept.v, 1e-300))), ()
