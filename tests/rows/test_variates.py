@@ -1,4 +1,4 @@
-"""Slice sampling leaves known densities invariant; stable and horseshoe variates have their laws."""
+"""Slice sampling leaves known densities invariant; log-concave, stable and horseshoe variates have their laws."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from softmargin.rows.variates import reciprocal_horseshoe, slice_step, tilted_stable
+from softmargin.rows.variates import log_concave, reciprocal_horseshoe, slice_step, tilted_stable
 
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds
 LAWS = {
@@ -44,6 +44,14 @@ def test_one_update_keeps_the_law(name, width):
 @pytest.mark.parametrize("name", ["gumbel", "cauchy", "uniform"])
 def test_other_shapes(name):
     assert stats.kstest(LAWS[name].cdf(moved(name, 2000, 1.0)), "uniform").pvalue > P_LIMIT
+
+
+@pytest.mark.parametrize("width", [1e-9, 1.0, 300.0])
+@pytest.mark.parametrize(("name", "mode"), [("normal", 1.0), ("gumbel", 0.0)])
+def test_log_concave_draws_are_exact_whatever_their_width(name, mode, width):
+    rng = np.random.default_rng(0)
+    x = np.array([log_concave(rng, LOG_DENSITIES[name], mode, width=width) for _ in range(2000)])
+    assert stats.kstest(LAWS[name].cdf(x), "uniform").pvalue > P_LIMIT
 
 
 def test_two_modes_and_a_small_budget_of_steps():

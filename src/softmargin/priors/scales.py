@@ -15,9 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from softmargin.core.parameters import Parameters
-from softmargin.rows.variates import slice_step
+from softmargin.rows.variates import log_concave
 
 __all__ = ["FixedScale", "HalfCauchy", "HalfT", "InverseGamma", "ScalePrior", "check_scale"]
+
+_LEAST = 1e-290  # energies and counts of nothing
 
 
 def check_scale(owner: str, scale: Any, intercept_scale: Any) -> None:
@@ -139,13 +141,7 @@ class HalfT(Parameters):
         return tau, bound + math.lgamma(other) - other * math.log(df * tau + q) + df * tau * inverse_t
 
     def draw(self, rng: np.random.Generator, E: float, r: int, tau: float) -> float:
-        def log_posterior(log_scale: float) -> float:
-            if log_scale < -300.0:
-                return -math.inf
-            return self.log_density(log_scale) - r * log_scale - 0.5 * E * math.exp(-2.0 * log_scale)
-
-        width = 2.0 / math.sqrt(r + 1.0)
-        return math.exp(-2.0 * slice_step(rng, log_posterior, -0.5 * math.log(tau), width=width))
+        return self._drawn(rng, 0.5 * E, 0.5 * r, 2.0) ** -2
 
     def log_density(self, log_scale: float) -> float:
         ratio = log_scale - math.log(self.scale)
@@ -180,27 +176,35 @@ class HalfT(Parameters):
         return 0.5 * (self.df + 1.0) / math.cosh(min(abs(distance), 300.0)) ** 2
 
     def _mode(self, e: float, m: float, kappa: float) -> float:
-        """Mode of ``-kappa m l - e exp(-kappa l) + log_density(l)`` by safeguarded Newton steps."""
-        e = max(e, 1e-290)
-        l, tail = math.log(e / m) / kappa if m > 0 else 0.0, math.log(self.scale) + 0.5 * math.log(self.df)
-        for _ in range(60):
+        """Mode of ``-kappa m l - e exp(-kappa l) + log_density(l)``: it lies between those of its two parts."""
+        e, m = max(e, _LEAST), max(m, _LEAST)
+        l, prior = (math.log(e) - math.log(m)) / kappa, math.log(self.scale)
+        low, high, tail = min(l, prior), max(l, prior), prior + 0.5 * math.log(self.df)
+        for _ in range(200):
             power, ratio = kappa * e * math.exp(min(-kappa * l, 600.0)), l - tail
             slope = -kappa * m + power + 1.0 - 0.5 * (self.df + 1.0) * (1.0 + math.tanh(ratio))
-            step = slope / (kappa * power + self._bend(ratio))
-            step = min(max(step, -2.0), 2.0)
-            l += step
-            if abs(step) < 1e-8:
+            low, high = (l, high) if slope > 0.0 else (low, l)
+            before, l = l, l + slope / (kappa * power + self._bend(ratio))
+            if not low <= l <= high:
+                l = 0.5 * (low + high)
+            if abs(l - before) < 1e-8:
                 break
         return l
 
     def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:
+        return self._drawn(rng, e, m, kappa)
+
+    def _drawn(self, rng: np.random.Generator, e: float, m: float, kappa: float) -> float:
+        """An exact draw: an update from a scale far too small for its coefficients would go anywhere."""
+        if not math.isfinite(e):
+            raise FloatingPointError("the energy of the coefficients is not a finite number")
+        e = max(e, _LEAST)
+
         def log_posterior(l: float) -> float:
-            if abs(l) > 300.0:
-                return -math.inf
-            return self.log_density(l) - kappa * m * l - e * math.exp(-kappa * l)
+            return self.log_density(l) - kappa * m * l - e * math.exp(min(-kappa * l, 700.0))
 
         width = 2.0 / (kappa * math.sqrt(m) + 1.0)
-        return math.exp(slice_step(rng, log_posterior, math.log(scale), width=width))
+        return math.exp(log_concave(rng, log_posterior, self._mode(e, m, kappa), width=width))
 
     def log_density_power(self, log_scale: float, kappa: float) -> float:
         return self.log_density(log_scale)

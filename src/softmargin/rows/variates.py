@@ -10,7 +10,7 @@ import numpy as np
 
 from softmargin.rows.compiled import njit
 
-__all__ = ["reciprocal_horseshoe", "slice_step", "tilted_stable"]
+__all__ = ["log_concave", "reciprocal_horseshoe", "slice_step", "tilted_stable"]
 
 
 def slice_step(
@@ -47,6 +47,41 @@ def slice_step(
             left = point
         else:
             right = point
+
+
+def log_concave(
+    rng: np.random.Generator, log_density: Callable[[float], float], mode: float, *, width: float
+) -> float:
+    """A draw from a density whose logarithm is concave and finite, with its mode and about its width.
+
+    By rejection: the density is below its value at the mode, and beyond a point below the line through the two.
+    Reference: Devroye (1986), Non-Uniform Random Variate Generation, section VII.2.
+    """
+    top = log_density(mode)
+    sides = [_side(log_density, mode, top, sign * width) for sign in (-1.0, 1.0)]
+    parts = [abs(step) * share for step, fall in sides for share in (1.0, math.exp(-fall) / fall)]
+    while True:
+        pick, k = rng.random() * sum(parts), 0
+        while k < 3 and pick >= parts[k]:
+            pick -= parts[k]
+            k += 1
+        step, fall = sides[k // 2]
+        beyond = rng.exponential() if k % 2 else -fall * rng.random()
+        point, bound = mode + step * (1.0 + beyond / fall), -fall - beyond if k % 2 else 0.0
+        if log_density(point) - top >= bound - rng.exponential():
+            return point
+
+
+def _side(log_density: Callable[[float], float], mode: float, top: float, step: float) -> tuple[float, float]:
+    """A step to one side of the mode, and by how much the log density has fallen there: between 1/2 and 4."""
+    short, far = 0.0, math.inf
+    for _ in range(200):
+        fall = top - log_density(mode + step)
+        if 0.5 <= fall <= 4.0:
+            break
+        short, far = (short, abs(step)) if fall > 4.0 else (abs(step), far)
+        step = math.copysign(2.0 * short if math.isinf(far) else 0.5 * (short + far), step)
+    return step, fall
 
 
 @njit(cache=True, nogil=True)
