@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from engine_problems import build, log_integral, normal_logpdf
 from missing_problems import COVARIATES, one_column, one_column_grid, unseen, with_holes
+from scipy.optimize import minimize
 from scipy.special import multigammaln
 from scipy.stats import multivariate_normal
 
@@ -356,3 +357,30 @@ def test_more_observed_cells_give_narrower_cells():
     wide = run(alternate(MeanField()), unseen(build(X, model.y)), max_iter=50).state.unknowns[0].cells()
     pick = [cells.sd[(cells.row == 20) & (cells.column == 1)][0] for cells in (narrow, wide)]
     assert pick[0] < pick[1]
+
+
+def test_entries_of_rows_with_huge_weights_are_at_their_optimum():
+    """The density of the one missing entry against an optimiser of its part of the bound, by quadrature."""
+    rng = np.random.default_rng(3)
+    X, c = rng.standard_normal((30, 3)), np.full(30, 0.25)
+    y = np.where(X @ np.array([1.0, -1.0, 2.0]) > 0.0, 1.0, -1.0)
+    heavy = int(np.abs(X[:, 2]).argmin())
+    X[heavy, 2], c[heavy] = np.nan, 1e7
+    state = run(
+        Alternate(GaussianVI()), unseen(build(X, y, c=c, prior=Ridge(scale=50.0))), max_iter=500, tol=1e-9
+    ).state
+    beta, root = state.inner.q.mean, state.inner.q.root
+    moment, (design, law) = root @ root.T + np.outer(beta, beta), state.unknowns[0]
+    precision = law.precision[2, 2]
+    centre = law.mean[2] - law.precision[2, :2] @ (X[heavy, :2] - law.mean[:2]) / precision
+
+    def lost(at):
+        x, variance = np.array([1.0, *X[heavy, :2], at[0]]), math.exp(2.0 * at[1])
+        f = float(x @ beta)
+        v = float(x @ moment @ x) + moment[3, 3] * variance - f * f
+        return 0.5 * precision * (variance + (at[0] - centre) ** 2) - at[1] - hinge_average(y[heavy], c[heavy], f, v)
+
+    cell = design.cells()
+    found = minimize(lost, (centre, -0.5 * math.log(precision)), method="Nelder-Mead", options={"xatol": 1e-6})
+    assert cell.mean[0] == pytest.approx(found.x[0], abs=1e-3)
+    assert cell.sd[0] == pytest.approx(math.exp(found.x[1]), rel=1e-3)

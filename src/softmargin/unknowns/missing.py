@@ -257,12 +257,12 @@ def refreshed(
         new_k, new_b = k + rho * (found.w - k), b + rho * (found.b - b)
         trial, other = look(new_k, new_b)
         better = other >= value
-        gain = float(np.maximum(other - value, 0.0).sum())
+        change = float(np.abs(other - value).sum())  # a step that went too far is taken again, shorter
         k, b = np.where(better, new_k, k), np.where(better, new_b, b)
         found = type(found)(*(np.where(better, x, old) for x, old in zip(trial, found, strict=True)))
         value = np.where(better, other, value)
         rho = np.where(better, np.minimum(1.0, 1.5 * rho), 0.3 * rho)
-        if gain <= 1e-10 * (1.0 + abs(float(value.sum()))):
+        if change <= 1e-10 * (1.0 + abs(float(value.sum()))):
             break
     z, s = rows.answer(k, b)
     X[design.patterns.of_cells()] += to_cells(design.patterns, F, z)
