@@ -28,11 +28,11 @@ def test_the_first_stage_leaves_out_the_long_runs_and_passes_arguments_on(tmp_pa
     code, said = commands_of(["-k", "hinge"], tmp_path)
     assert code == 0
     assert [line.split()[1] for line in said] == ["ruff", "ruff", "mypy", "mkdocs", "pytest"]
-    assert said[-1] == "-m pytest -n 2 -m not soak -k hinge"
+    assert said[-1] == "-m pytest -n 2 --dist worksteal -m not soak -k hinge"
 
 
 def test_the_second_stage_is_the_long_runs_alone(tmp_path):
-    assert commands_of(["--slow", "-k", "hinge"], tmp_path) == (0, ["-m pytest -n 2 -m soak -k hinge"])
+    assert commands_of(["--slow", "-k", "hinge"], tmp_path) == (0, ["-m pytest -n 2 --dist worksteal -m soak -k hinge"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["--slow"]], ids=["first", "second"])

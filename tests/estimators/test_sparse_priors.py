@@ -117,7 +117,7 @@ def test_draws_equal_quadrature(prior):
         learning_rate=0.5,
         fit_intercept=False,
         standardize=False,
-        draws=6000,
+        draws=1500,
         warmup=300,
         random_state=1,
     )
@@ -147,14 +147,14 @@ def log_marginal_prior(prior, grid):
     learned = getattr(prior, "alpha", 1.0) == "learn"
     alphas = np.linspace(0.2, 2.0, 62)[1:-1] if learned else [None]
     size = np.maximum(np.abs(grid), 1e-9)
-    knots = np.geomspace(1e-9, size.max() * 1.01, 90)
+    knots = np.geomspace(1e-9, size.max() * 1.01, 60)
     total = np.full(len(knots), -np.inf)
     for alpha in alphas:
         state = bound.start()
         if alpha is not None:
             state = state._replace(values=state.values | {"alpha": alpha})
         density = bound.stretch(state)
-        for t in [0.0] if density is None else np.linspace(-12.0, 12.0, 121 if learned else 481):
+        for t in [0.0] if density is None else np.linspace(-12.0, 12.0, 61 if learned else 121):
             moved = state if density is None else bound.stretched(state, t)
             log_p = np.array([bound.logpdf(moved, np.array([b])) for b in knots])
             total = np.logaddexp(total, log_p + (0.0 if density is None else density(t)))

@@ -64,7 +64,7 @@ def test_probit_equals_enumeration(k_max, informed):
 def test_drawn_precisions():
     _, y, K, new = problem(4, seed=4)
     prior = GPrior((6.0, 3.0), (5.0, 4.0))
-    draws = drawn(K, y, prior=prior, sweeps=4000, rao_blackwell=True)
+    draws = drawn(K, y, prior=prior, sweeps=2500, rao_blackwell=True)
     truth = enumerated("probit", K, y, new, prior, power=14)
     compare(draws, new, truth)
     smooth, plain = draws.probability(new, rao_blackwell=True), draws.probability(new)

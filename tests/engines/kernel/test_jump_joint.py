@@ -121,6 +121,7 @@ def test_the_engine_leaves_the_joint_distribution_invariant():
     assert worst(series) < LIMIT
 
 
+@pytest.mark.soak
 def test_the_order_decides():
     """The same steps: latents, active set, coefficients, precisions pass; the order printed in the paper fails."""
     assert composed(("s", "gamma", "beta", "g"), 2000, seed=7) < LIMIT

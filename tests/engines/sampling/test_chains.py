@@ -15,7 +15,7 @@ from softmargin.unknowns.missing import Missing
 from softmargin.unknowns.noise import Noise
 
 LIMIT = 4.0  # standard errors
-SAMPLERS = {"gibbs": (Gibbs(chains=1), 4000), "hmc": (SweptHMC(chains=1), 2000)}
+SAMPLERS = {"gibbs": (Gibbs(chains=1), 2400), "hmc": (SweptHMC(chains=1), 1200)}
 
 
 def score(values, exact):
@@ -85,7 +85,7 @@ def test_trajectories_over_drawn_entries_equal_quadrature():
     weight /= weight.sum()
     exact = [float((weight * mean).sum()) for mean in means] + margins(axes, weight)
     draws = []
-    for state in chain_of(unseen(model, COVARIATES), SweptHMC(chains=1), 3000):
+    for state in chain_of(unseen(model, COVARIATES), SweptHMC(chains=1), 1600):
         X, law, _ = state.unknowns[0]
         drawn = (state.beta[0], law.mean[0], -math.log(law.precision[0, 0]))
         draws.append([X[3, 0], X[5, 0], *(value**power for value in drawn for power in (1, 2))])

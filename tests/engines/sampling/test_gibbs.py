@@ -33,7 +33,6 @@ with warnings.catch_warnings():
 
 LIMIT = 4.0
 CONTROL = 8.0
-LEAST_ESS = 20_000
 
 PRIORS = {
     "fixed": Ridge(scale=0.8, intercept_scale=1.5),
@@ -109,24 +108,31 @@ def exact_moments(x, y, c, prior, intercept):
 
 
 CASES = [
-    # prior, intercept, weighted, scale moves, sweeps of each of two chains
-    pytest.param("fixed", False, False, True, 25_000, marks=pytest.mark.soak),
-    pytest.param("fixed", False, True, False, 35_000, marks=pytest.mark.soak),
-    pytest.param("fixed", True, True, True, 27_000, marks=pytest.mark.soak),
-    ("fixed", True, False, False, 27_000),
-    pytest.param("inverse gamma", False, True, True, 27_000, marks=pytest.mark.soak),
-    pytest.param("inverse gamma", False, False, False, 34_000, marks=pytest.mark.soak),
-    pytest.param("inverse gamma", True, True, True, 27_000, marks=pytest.mark.soak),
-    ("half-Cauchy", False, False, True, 18_500),
-    pytest.param("half-Cauchy", False, True, False, 38_000, marks=pytest.mark.soak),
-    pytest.param("half-Cauchy", True, False, True, 31_000, marks=pytest.mark.soak),
+    # prior, intercept, weighted, scale moves, sweeps of each of two chains, effective draws that they must give
+    ("fixed", True, False, False, 5_000, 3_000),
+    ("half-Cauchy", False, True, True, 5_000, 3_000),
+    *(
+        pytest.param(*case, 20_000, marks=pytest.mark.soak)
+        for case in [
+            ("fixed", False, False, True, 25_000),
+            ("fixed", False, True, False, 35_000),
+            ("fixed", True, True, True, 27_000),
+            ("fixed", True, False, False, 27_000),
+            ("inverse gamma", False, True, True, 27_000),
+            ("inverse gamma", False, False, False, 34_000),
+            ("inverse gamma", True, True, True, 27_000),
+            ("half-Cauchy", False, False, True, 18_500),
+            ("half-Cauchy", False, True, False, 38_000),
+            ("half-Cauchy", True, False, True, 31_000),
+        ]
+    ),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("prior", "intercept", "weighted", "moves", "sweeps"), CASES)
-def test_moments_equal_quadrature(prior, intercept, weighted, moves, sweeps):
-    """Posterior means and variances within 4 standard errors at an effective size of 20000 or more."""
+@pytest.mark.parametrize(("prior", "intercept", "weighted", "moves", "sweeps", "least"), CASES)
+def test_moments_equal_quadrature(prior, intercept, weighted, moves, sweeps, least):
+    """Posterior means and variances within 4 standard errors at an effective size of ``least`` or more."""
     x, y, c = small_problem()
     c = c if weighted else np.ones(8)
     model = build(x[:, None], y, c=c, intercept=intercept, prior=PRIORS[prior], seed=11)
@@ -139,7 +145,7 @@ def test_moments_equal_quadrature(prior, intercept, weighted, moves, sweeps):
     for name, target in exact.items():
         values = series[name]
         size = ess(values)
-        assert size >= LEAST_ESS, name
+        assert size >= least, name
         z = (values.mean() - target) / (values.std() / math.sqrt(size))
         assert abs(z) < LIMIT, (name, z)
     if prior == "fixed":
@@ -151,7 +157,7 @@ def test_rao_blackwell_mean():
     """The average of the conditional means estimates the same thing as the average of the draws, more precisely."""
     X, y = simulated(25, 3, seed=5)
     model = build(X, y, prior=PRIORS["inverse gamma"], seed=3)
-    draws = chains_of(model, Gibbs(chains=2), 8_000)
+    draws = chains_of(model, Gibbs(chains=2), 2_500)
     for j in range(model.size):
         plain, smooth = draws["beta"][..., j], draws["mean"][..., j]
         gap = plain - smooth
@@ -229,12 +235,22 @@ def worst(scores):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moves", [True, False])
-@pytest.mark.parametrize("prior", ["inverse gamma", "half-Cauchy"])
-def test_tilted_joint_distribution(prior, moves):
+@pytest.mark.parametrize(
+    ("prior", "moves", "sweeps"),
+    [
+        ("inverse gamma", False, 8_000),
+        ("half-Cauchy", True, 8_000),
+        *(
+            pytest.param(prior, moves, 25_000, marks=pytest.mark.soak)
+            for prior in ("inverse gamma", "half-Cauchy")
+            for moves in (True, False)
+        ),
+    ],
+)
+def test_tilted_joint_distribution(prior, moves, sweeps):
     """Coefficients and log scale against importance-weighted prior draws."""
     X, c, model = tilted_problem(PRIORS[prior])
-    scores = tilted_scores(model, Gibbs(chains=1, scale_moves=moves), X, c, PRIORS[prior], 25_000)
+    scores = tilted_scores(model, Gibbs(chains=1, scale_moves=moves), X, c, PRIORS[prior], sweeps)
     assert abs(worst(scores)[1]) < LIMIT, worst(scores)
 
 
@@ -336,8 +352,8 @@ def test_scale_moves_on_separable_data(intercept):
 def test_learned_scale_mixes_on_separable_data():
     """The scale and the coefficients grow together; without that the chain hardly moves."""
     X, y = separable(80, 5)
-    draws = chains_of(build(X, y, prior=Ridge(), seed=2), Gibbs(chains=2), 4_000)
-    assert 8_000 / ess(draws["log_scale"]) < 12.0
+    draws = chains_of(build(X, y, prior=Ridge(), seed=2), Gibbs(chains=2), 2_000)
+    assert 4_000 / ess(draws["log_scale"]) < 12.0
 
 
 # --- reproducibility ------------------------------------------------------------------------------------------

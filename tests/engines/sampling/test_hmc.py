@@ -122,22 +122,27 @@ def exact_moments(x, y, c, prior):
     }
 
 
+SHARES = [0.4, pytest.param(1.0, marks=pytest.mark.soak)]  # of the draws of the long run
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", PRIORS)
-def test_moments_equal_quadrature(name):
-    """Means and squares within 4 standard errors at 1500 or more effective draws."""
+def test_moments_equal_quadrature(name, share):
+    """Means and squares within 4 standard errors at 600 or, in the long run, 1500 or more effective draws."""
     rng, prior = np.random.default_rng(4), PRIORS[name]
     x = rng.standard_normal(8)
     y = np.where(rng.random(8) < 0.75, np.sign(x), -np.sign(x))
     c = rng.uniform(0.3, 2.0, 8)
     model = build(x[:, None], y, c=c, prior=prior, seed=11)
     given = name.startswith(("bridge", "horseshoe"))
-    beta, log_scale, mean, state = draws_of(model, HMC(chains=4), 4_000 if name == "ridge, half-Cauchy" else 2_500)
+    length = share * (4_000 if name == "ridge, half-Cauchy" else 2_500)
+    beta, log_scale, mean, state = draws_of(model, HMC(chains=4), int(length))
     assert (state.plan.gram is not None) == given
     series = {"intercept": beta[..., 0], "slope": beta[..., 1], "log scale": log_scale}
     series |= {f"{key}^2": values**2 for key, values in list(series.items())}
     for key, target in exact_moments(x, y, c, prior).items():
-        assert ess(series[key]) >= 1_500, (key, ess(series[key]))
+        assert ess(series[key]) >= 1_500 * share, (key, ess(series[key]))
         assert abs(z_score(series[key], target)) < LIMIT, (key, z_score(series[key], target))
     gap = (beta - mean)[..., 1]  # the average over acceptance estimates the same
     assert abs(z_score(gap, 0.0)) < LIMIT
@@ -237,10 +242,11 @@ def worst(scores):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", ["ridge, inverse gamma", "lasso, half-Cauchy"])
-def test_tilted_joint_distribution(name):
+def test_tilted_joint_distribution(name, share):
     """Coefficients and log scale against importance-weighted prior draws."""
-    scores = tilted_scores(PRIORS[name], 10_000)
+    scores = tilted_scores(PRIORS[name], int(10_000 * share))
     assert abs(worst(scores)[1]) < LIMIT, worst(scores)
 
 

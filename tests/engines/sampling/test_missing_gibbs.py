@@ -94,7 +94,7 @@ def series(states):
 
 def test_gibbs_equals_quadrature():
     model = one_column(Ridge(scale=0.9))
-    states = chain_of(unseen(model, COVARIATES), Chains(Gibbs(chains=1)), 5000)
+    states = chain_of(unseen(model, COVARIATES), Chains(Gibbs(chains=1)), 2500)
     scores = [score(v, e) for v, e in zip(series(states), quadrature(model, 0.9), strict=True)]
     assert np.abs(scores).max() < LIMIT, scores
 
