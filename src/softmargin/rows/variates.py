@@ -49,9 +49,7 @@ def slice_step(
             right = point
 
 
-def log_concave(
-    rng: np.random.Generator, log_density: Callable[[float], float], mode: float, *, width: float
-) -> float:
+def log_concave(rng: np.random.Generator, log_density: Callable[[float], float], mode: float, *, width: float) -> float:
     """A draw from a density whose logarithm is concave and finite, with its mode and about its width.
 
     By rejection: the density is below its value at the mode, and beyond a point below the line through the two.
