@@ -313,12 +313,13 @@ class Curve(Search):
 @pytest.mark.parametrize(
     ("score", "best", "fits"),
     [
-        (lambda x: (x - 1.35) ** 2, 1.35, 6),  # of a parabola the lowest point is found
-        (lambda x: (x + 0.65) ** 2, -0.65, 7),
-        (lambda x: 0.1 * (x - 0.02) ** 2, 0.0, 5),  # a small move is not worth a fit
-        (lambda x: abs(x) + 2.0 * max(-x, 0.0), 0.0, 6),  # nor kept where it is no better
-        (lambda x: 0.01 * 0.1**x, 3.0, 4),  # what is left to gain beyond 3 is not worth more fits
-        (lambda x: -x, 4.0, 5),
+        (lambda x: (x - 1.35) ** 2, 1.25, 5),  # of a parabola the lowest point is found, to a quarter of a step
+        (lambda x: (x + 0.65) ** 2, -0.75, 5),
+        (lambda x: 0.1 * (x - 0.02) ** 2, 0.0, 4),  # a small move is not worth a fit
+        (lambda x: abs(x) + 2.0 * max(-x, 0.0), 0.0, 5),  # nor kept where it is no better
+        (lambda x: 0.01 * 0.1**x, 3.0, 5),  # what is left to gain beyond 3 is not worth more fits
+        (lambda x: 1e-3 * x**2, 0.0, 3),  # nor what is left between the steps
+        (lambda x: -x, 4.0, 6),
         (lambda x: x, -3.0, 5),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.metrics.pairwise import rbf_kernel
 
 from softmargin import BayesianKernelClassifier
 from softmargin.designs.kernel.kernels import Kernel
@@ -14,6 +15,7 @@ from softmargin.inference import choices
 from softmargin.inference.choices import Candidate
 from softmargin.losses import Hinge
 from softmargin.models.kernel.choice import _sampled
+from softmargin.models.kernel.comparison import Comparison, Look
 from softmargin.models.kernel.inducing import level_sizes
 from softmargin.models.kernel.search import KernelRows, Search, Setting, Width, kernel_prior
 from softmargin.rows.streams import Streams
@@ -107,8 +109,9 @@ def test_choices_tell_what_was_taken(tilted):
     assert set(taken["learning_rate"]) == {tilted.learning_rate_}
     assert set(taken["n_inducing"].dropna()) == {len(tilted.posterior_.mean) - 1}
     at_base = table[(table["method"] == "leave-one-out") & (table["learning_rate"] == 0.25)]
-    both = at_base[(at_base["length_scale"] == tilted.length_scale_) & at_base["n_inducing"].isna()]
-    assert both.sort_values("score")["tilt"].iloc[0] == tilted.tilt_, "the lower objective was kept"
+    on_points = at_base[at_base["n_inducing"].notna()]
+    both = on_points[on_points["length_scale"] == on_points["length_scale"].iloc[0]]
+    assert both.sort_values("score")["tilt"].iloc[0] == tilted.tilt_, "the lower score was kept"
     assert (table["seconds"] >= 0.0).all()
 
 
@@ -182,7 +185,7 @@ def test_a_rare_class_has_more_than_its_share_of_the_rows_that_choose():
     sign = np.where(y == 1, 1.0, -1.0)
     ones = np.ones(len(y))
     rows = KernelRows(X, sign, ones, ones, Hinge(), kernel_prior("learn"), Streams.from_random_state(0))
-    some = _sampled(rows)
+    some = _sampled(rows, 400)
     assert len(some.sign) == 400
     assert (some.sign > 0).sum() == 100
     np.testing.assert_allclose(some.weight[some.sign > 0], 1.0)
@@ -204,11 +207,20 @@ def test_a_row_is_in_one_fold_where_choices_are_made_on_some_of_the_rows(monkeyp
 
     folds = choices._folds
     monkeypatch.setattr(choices, "_folds", spied)
-    X, y = checkers(503)
+    X, _ = checkers(503)
     y = (X[:, 0] * X[:, 1] > 0.5).astype(int)
-    BayesianKernelClassifier(random_state=0).fit(X, y)
+    BayesianKernelClassifier("precomputed", random_state=0).fit(rbf_kernel(X, gamma=0.3), y)
     assert len(dealt) >= 6, "two rates were refitted"
     assert not any(np.isin(test, train).any() for train, test in dealt)
+
+
+def test_folds_do_not_depend_on_the_units_of_standardized_columns():
+    X, y = ring(90, 1.0)
+    given = {"length_scale": 2.0, "standardize": True}
+    tables = [BayesianKernelClassifier(**given).fit(Z, y).choices_ for Z in (X, X * [1.0, 30.0, 1.0, 0.01] + 5.0)]
+    scores = [table.loc[table["method"] == "folds", "score"].to_numpy() for table in tables]
+    assert len(scores[0])
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
 
 
 def searched(scores):
@@ -222,15 +234,111 @@ def searched(scores):
     return Known(None, None)
 
 
-def test_a_width_between_whole_steps_is_found_where_the_score_is_skewed():
+def test_half_a_step_to_the_narrow_side_is_tried_where_the_score_is_skewed():
     """Half and twice the width score the same, and 0.8 of it is best: a parabola through whole steps misses that."""
     search, setting = searched(lambda step: np.exp(-2.0 * step) + 3.63 * step), Setting(Kernel("rbf", length=1.0), None)
     assert search.at(setting, -1.0).rank[1] == pytest.approx(search.at(setting, 1.0).rank[1], abs=0.02)
     best = search.refined(search.climb(search.at(setting, 0.0)))
-    assert best.step == pytest.approx(-0.5 * np.log(3.63 / 2.0), abs=0.1)
+    assert best.step == -0.5
+
+
+def test_narrow_widths_are_tried_where_all_others_say_nothing():
+    """Regions that are smaller than half the mean distance are flat to every kernel that a climb would meet."""
+    setting = Setting(Kernel("rbf", length=1.0), None)
+    search = searched(lambda step: 0.3 if step == -3.0 else 0.69 - 0.001 * step)
+    best = search.climb(search.at(setting, 0.0))
+    assert best.step > 0.0
+    assert search.unseen(best, np.log(2.0)).step == -3.0
+    noise = searched(lambda step: 0.69 - 0.001 * abs(step))
+    assert noise.unseen(noise.at(setting, 0.0), np.log(2.0)).step == 0.0, "what says as little is no reason to move"
+    clear = searched(lambda step: 0.3 + 0.1 * step**2)
+    clear.unseen(clear.climb(clear.at(setting, 0.0)), np.log(2.0))
+    assert len(clear.found) == 3, "where something is seen nothing else is tried"
+
+
+def test_a_chessboard_is_seen():
+    """The mean distance is half of its width, and from there on wider kernels look a little better."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0.0, 4.0, size=(1400, 2))
+    y = (np.floor(X).sum(axis=1) % 2).astype(int)
+    model = BayesianKernelClassifier(random_state=0).fit(X[:600], y[:600])
+    assert model.score(X[600:], y[600:]) > 0.85
 
 
 def test_widths_are_compared_by_log_loss_without_the_prior_of_the_link():
     """The objective with that prior is lowest at four times the width that predicts best."""
     search, setting = searched(lambda step: step**2), Setting(Kernel("rbf", length=1.0), None)
     assert search.refined(search.climb(search.at(setting, 0.0))).step == 0.0
+
+
+def compared(look):
+    """A comparison in which ``look(length, rate)`` is a score, the largest k v and the share left undetermined."""
+
+    class Known(Comparison):
+        def __init__(self):
+            self.tried = []
+
+        def at(self, setting, candidate, start):
+            self.tried.append((setting.kernel.length, candidate.rate))
+            score, max_kv, undetermined = look(*self.tried[-1])
+            loo = SimpleNamespace(score=score, objective=score, max_kv=max_kv)
+            held = SimpleNamespace(loo=loo)
+            return Look(setting, candidate, SimpleNamespace(held=held, messages=None, undetermined=undetermined))
+
+        def best(self, rates=()):
+            first = self.at(Setting(Kernel("rbf", length=1.0), None), Candidate(True, 0.25), None)
+            found = self.higher(self.wider(first, 16.0), rates)
+            return found.setting.kernel.length, found.candidate.rate
+
+    return Known()
+
+
+@pytest.mark.parametrize(
+    ("look", "best"),
+    [
+        (lambda length, rate: ((np.log2(length) - 2.0) ** 2, 0.2, 0.0), 4.0),
+        (lambda length, rate: (-np.log2(length), 0.2, 0.0), 16.0),  # no longer than the search may go
+        (lambda length, rate: (-np.log2(length), 0.2, 0.3), 1.0),  # too few points favour wide kernels
+        (lambda length, rate: (-np.log2(length), 0.2 + 0.4 * np.log2(length), 0.0), 2.0),  # not to be trusted
+    ],
+)
+def test_more_rows_may_widen_the_kernel(look, best):
+    assert compared(look).best()[0] == best
+
+
+@pytest.mark.parametrize(
+    ("scores", "max_kv", "rate"),
+    [
+        ((0.5, 0.496, 0.4), 0.5, 0.25),  # leave-one-out flatters a higher rate by more than that
+        ((0.5, 0.494, 0.4895), 0.5, 0.5),
+        ((0.5, 0.494, 0.488), 0.5, 1.0),
+        ((0.05, 0.0488, 0.047), 0.5, 1.0),  # where little is at stake less is enough
+        ((0.5, 0.485, 0.4), 0.75, 0.25),  # more is asked where rows see themselves
+        ((0.5, 0.475, 0.47), 0.75, 0.5),
+        ((0.5, 0.3, 0.1), 0.85, 0.25),  # and nothing is believed beyond
+    ],
+)
+def test_a_higher_rate_must_gain_more_than_leave_one_out_flatters_it(scores, max_kv, rate):
+    known = dict(zip((0.25, 0.5, 1.0), scores, strict=True))
+    looked = compared(lambda length, c: (known[c] if length == 1.0 else 1.0, max_kv if c > 0.25 else 0.3, 0.0))
+    assert looked.best((0.5, 1.0)) == (1.0, rate)
+
+
+def test_smooth_functions_take_no_more_than_the_first_points():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 3))
+    y = (rng.random(700) < expit(X[:, 0] + X[:, 1])).astype(int)
+    model = BayesianKernelClassifier(random_state=0).fit(X, y)
+    assert model.choices_["n_inducing"].max() <= 200
+
+
+def test_all_rows_are_fitted_where_some_of_them_chose():
+    """Beyond 3000 rows choices are made on some; the last fit sees all of them, at the scale that those found."""
+    X, y = ring(3300, 1.0, p=2)
+    model = BayesianKernelClassifier(length_scale=2.0, standardize=False, random_state=0).fit(X, y)
+    assert len(model.loo_probability_) == 3300
+    assert np.isfinite(model.loo_probability_).all()
+    fewer = BayesianKernelClassifier(length_scale=2.0, standardize=False, random_state=0).fit(X[:3000], y[:3000])
+    assert model.scale_ == pytest.approx(fewer.scale_, rel=0.3)
+    new = ring(500, 1.0, 1, p=2)[0]
+    assert np.abs(model.predict_proba(new) - fewer.predict_proba(new)).mean() < 0.02

@@ -18,7 +18,7 @@ from softmargin.designs.kernel.features import KernelMap, rescaled
 from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
 
-__all__ = ["Inducing", "InducingMap", "Loose", "choose_points", "inducing_map"]
+__all__ = ["Inducing", "InducingMap", "Loose", "choose_points", "inducing_map", "map_of_points"]
 
 _JITTER = 1e-8  # of the mean of the diagonal: keeps the factor finite where points nearly coincide
 _SUBSAMPLE = 20  # rows for each point that the choice of points looks at
@@ -122,7 +122,11 @@ def inducing_map(
     kernel: Kernel, X: Any, size: int, rng: np.random.Generator, columns: Columns | None = None
 ) -> InducingMap:
     """The map of at most ``size`` points that cover the rows X; those that the others determine are left out."""
-    points = choose_points(X, size, rng, columns)
+    return map_of_points(kernel, choose_points(X, size, rng, columns), columns)
+
+
+def map_of_points(kernel: Kernel, points: Any, columns: Columns | None = None) -> InducingMap:
+    """The map of those of the points that the others do not determine."""
     if not kernel.precomputed:
         points = points[_independent(kernel.matrix(points))]
     return InducingMap.of(kernel, points, columns=columns, unit=float(kernel.diagonal(points).mean()))

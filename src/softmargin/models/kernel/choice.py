@@ -9,13 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.designs.kernel.features import rescaled
 from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.inducing import Neighbour
-from softmargin.inference.choices import Candidate, Part, Record, Refits, Rules, Trial, choose, refitted
+from softmargin.inference.choices import Candidate, Part, Record, Refits, Rules, Trial, choose, entropy, refitted
 from softmargin.inference.settings import Fit
 from softmargin.inference.trials import Trials, loss_of, row_order
+from softmargin.models.kernel.comparison import Comparison
+from softmargin.models.kernel.levels import Level, machine_of, messages_at
+from softmargin.models.kernel.models import KernelBinary
 from softmargin.models.kernel.search import (
+    WIDEST,
     Before,
     KernelRows,
     Quick,
@@ -30,14 +35,12 @@ from softmargin.rows.streams import Purpose
 __all__ = ["Request", "Settled", "settle"]
 
 _TIGHT = 1e-8  # share of the variance that refits may leave out: they predict new rows, with all of their variance
-_SLAB = 2048  # rows at a time
-_SEARCHED = 400  # rows, at most, that choices are made on
+_SEARCHED = 400  # rows, at most, that a width is searched on
 _SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
 # Steps by refits of three folds, and where leave-one-out does not object: a scale that runs away shows there first.
 # A flat plain fit may rank well, and has no coefficients.
 _RULES = Rules(steps=(2.0, 4.0), gate=0.0, folds=3, dropped=0.0)
-# With more rows than the choice sees a higher rate costs less and gains more: there folds decide alone, by any gain.
-_PART = replace(_RULES, gate=-np.inf, errors=0.0)
+_COMPARED = 3000  # rows, at most, that compare what those chose
 
 
 class Request(NamedTuple):
@@ -51,14 +54,15 @@ class Request(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What was given or chosen, with the quick fit of it."""
+    """What was given or chosen, with a fit of it."""
 
     setting: Setting
     middle: float | None  # length that the search began with
     candidate: Candidate
-    machine: Quick
+    machine: KernelBinary
     record: Record
-    whole: bool  # whether the quick fit was one of all rows
+    rows: KernelRows  # that the fit is of
+    level: Level | None = None  # the fit, where it is one on inducing points
 
     @property
     def kernel(self) -> Kernel:
@@ -68,27 +72,29 @@ class Settled(NamedTuple):
     def columns(self) -> Columns | None:
         return self.setting.columns
 
+    def seen(self, rows: KernelRows) -> KernelRows:
+        """The rows of the fit, in the units of ``rows``."""
+        return replace(self.rows.at_candidate(self.candidate), prior=rows.prior)
+
     def messages(self, rows: KernelRows, base: float) -> Neighbour:
-        """What all rows say at the predictors of the quick fit, for a fit in units of ``base`` to start from.
+        """What all rows say at the predictors of the fit, for a fit in units of ``base`` to start from.
 
         Wide kernels have a second, worse optimum with a small scale, into which a fit started from nothing falls.
         """
-        state, scale = self.machine.fit.vi, self.machine.fit.scale / base
-        if self.whole and state is not None:
-            return Neighbour(state.message.w, state.message.b, scale)
-        parts = [self.machine.moments(rows.X[lo : lo + _SLAB]) for lo in range(0, len(rows.sign), _SLAB)]
-        f, v = (np.concatenate(part) for part in zip(*parts, strict=True))
-        message = rows.loss.gaussian(rows.sign, rows.c, f, v)
-        return Neighbour(message.w, message.b, scale)
+        state = self.machine.fit.vi
+        if len(self.rows.sign) == len(rows.sign) and state is not None:
+            return Neighbour(state.message.w, state.message.b, self.machine.fit.scale / base)
+        return messages_at(rows, self.machine, base)
 
 
 def settle(rows: KernelRows, request: Request) -> Settled:
-    """Units and width by leave-one-out at the lowest rate, tilt by leave-one-out there, then the rate by refits.
+    """Units and width by leave-one-out at the lowest rate, tilt by leave-one-out there, then the rate.
 
-    All on some of the rows where there are many. One search for the width serves both tilts: it is made with tilted
+    With few rows the rate is one that refits prefer. With many, some of them choose units, width and tilt, and then
+    more of them the width once more, and the rate. One search for the width serves both tilts: it is made with tilted
     weights where they may be tried, since a plain fit on its way to a constant says nothing about widths.
     """
-    some, record = _sampled(rows), Record()
+    some, record = _sampled(rows, _SEARCHED), Record()
     auto, likelihood = isinstance(request.learning_rate, str), rows.loss.normalised
     given = None if auto and not likelihood else Candidate(False, 1.0 if auto else float(request.learning_rate))
     first = Candidate(request.tilts, _RULES.base)
@@ -96,30 +102,59 @@ def settle(rows: KernelRows, request: Request) -> Settled:
         first = given if likelihood else Candidate(False, min(given.rate, _RULES.base))
     setting, middle, tried, before = _width(some.at_candidate(first), request, record)
     known = {} if tried is None else {first: tried}
+    again = some is not rows and not setting.kernel.precomputed
     if given is None:
-        rules = _RULES if some is rows else _PART
+        rules = replace(_RULES, steps=()) if again else _RULES
         candidate, machine = _chosen(some, setting, request.tilts, known, before, record, rules)
     else:
         candidate = given
         machine = known[given] if given in known else _quick(some.at_candidate(given), setting, before)
-    record.taken = setting.value | {"tilt": candidate.tilt, "learning_rate": candidate.rate}
-    return Settled(setting, middle, candidate, machine, record, some is rows)
+    settled = Settled(setting, middle, candidate, machine, record, some)
+    if again and (given is None or len(record.entries)):
+        settled = _compared(rows, settled, request, first, given)
+    taken = settled.candidate
+    record.taken = settled.setting.value | {"tilt": taken.tilt, "learning_rate": taken.rate}
+    return settled
 
 
-def _sampled(rows: KernelRows) -> KernelRows:
-    """Some of the rows, more of a rare class than its share.
+def _compared(
+    rows: KernelRows, settled: Settled, request: Request, first: Candidate, given: Candidate | None
+) -> Settled:
+    """What some rows chose, compared with more of them on inducing points."""
+    more = _sampled(rows, _COMPARED)
+    comparison = Comparison(more, settled.setting, settled.record)
+    at = settled.candidate if given is None else first
+    if request.tilts and given is None and not at.tilt:
+        best = comparison.either(settled.setting, at.rate, settled.machine)
+    else:
+        best = comparison.first(settled.setting, at, settled.machine)
+    longest = 0.0  # a length that is given stays
+    if request.length_scale == "learn" and settled.middle is not None:
+        longest = settled.middle * 2.0**WIDEST
+    best = comparison.wider(best, longest)
+    if given is None:
+        higher = comparison.higher(best, tuple(step * _RULES.base for step in _RULES.steps))
+        best = higher if higher is best else comparison.wider(higher, longest)
+    elif given != first:
+        best = comparison.at(best.setting, given, best.level.messages)
+    machine = machine_of(more.at_candidate(best.candidate), best.level)
+    return Settled(best.setting, settled.middle, best.candidate, machine, settled.record, more, best.level)
+
+
+def _sampled(rows: KernelRows, size: int) -> KernelRows:
+    """At most ``size`` of the rows, more of a rare class than its share.
 
     A row of that class weighs what it does in all rows, which is what tilted weights go by, and the other class as much
     more as it does there.
     """
     n, label = len(rows.sign), rows.label
-    if n <= _SEARCHED:
+    if n <= size:
         return rows
     rng = rows.streams.at(Purpose.START)
     classes = [np.flatnonzero(label == 0), np.flatnonzero(label == 1)]
     rare = int(len(classes[1]) < len(classes[0]))
-    few = min(len(classes[rare]), round(_SEARCHED * max(_SHARE, len(classes[rare]) / n)))
-    sizes = [few, _SEARCHED - few] if rare == 0 else [_SEARCHED - few, few]
+    few = min(len(classes[rare]), round(size * max(_SHARE, len(classes[rare]) / n)))
+    sizes = [few, size - few] if rare == 0 else [size - few, few]
     index = np.sort(np.concatenate([rng.choice(own, k, replace=False) for own, k in zip(classes, sizes, strict=True)]))
     some = rows.take(index)
     times = np.bincount(label, rows.weight) / np.bincount(some.label, some.weight)
@@ -147,7 +182,7 @@ def _width(
         return settings[0], settings[0].kernel.length, None, search.last
     best = min((search.at(setting, 0.0) for setting in settings), key=lambda one: one.rank)
     if learned:
-        best = search.refined(search.climb(best))
+        best = search.refined(search.unseen(search.climb(best), entropy(rows.label, rows.weight)))
     return best.setting.wider(best.step), best.setting.kernel.length, best.machine, best.machine.left
 
 
@@ -199,7 +234,8 @@ def _chosen(
         machine = _quick(some.at_candidate(candidate), setting, start, loose=_TIGHT)
         return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
 
-    order, count = row_order(rows.X), rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
+    order = row_order(rescaled(rows.X, setting.columns))  # in the columns that the kernel sees: units do not matter
+    count = rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
     trials = _SampledTrials(quick, loss, rows.label, count, order, tilts, rules=rules, observed=rows.count)
     choice = choose(trials, rules)
     new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record

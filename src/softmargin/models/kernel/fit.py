@@ -27,7 +27,8 @@ from softmargin.loo.link import WORTH, LeaveOneOut, fit_link
 from softmargin.losses.hinge import Hinge
 from softmargin.models.classes.pairwise import Pairwise, paired, until
 from softmargin.models.kernel.choice import Request, Settled, settle
-from softmargin.models.kernel.inducing import Task, fit_batches, fit_points, points_of
+from softmargin.models.kernel.inducing import Task, fit_batches, fit_points
+from softmargin.models.kernel.levels import points_of
 from softmargin.models.kernel.models import KernelBinary, KernelExpansions, by_length
 from softmargin.models.kernel.plan import FEW, Plan, merged
 from softmargin.models.kernel.search import KernelRows, kernel_prior
@@ -113,7 +114,8 @@ def fit_kernel(
 
 def _base(recipe: KernelRecipe, settled: Settled) -> float:
     """What a fit takes as its unit of the scale, so that it starts where the quick fit ended."""
-    return settled.machine.fit.scale if isinstance(recipe.scale, str) else 1.0
+    learned = isinstance(recipe.scale, str) and settled.level is None  # fits on points are told where to start
+    return settled.machine.fit.scale if learned else 1.0
 
 
 def _choice(settled: Settled) -> Chosen:

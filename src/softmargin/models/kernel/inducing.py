@@ -11,30 +11,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.core.loop import Outcome
-from softmargin.designs.kernel.inducing import Inducing, InducingMap, Loose, inducing_map
-from softmargin.engines.vi.inducing import InducingModel, Neighbour, fit_inducing
+from softmargin.designs.kernel.inducing import Inducing, InducingMap
 from softmargin.engines.vi.stochastic import SVI, SVIState
 from softmargin.engines.vi.stochastic_fit import fit_svi
 from softmargin.inference.readout import HeldOut
 from softmargin.inference.settings import Fit, Settings, options_of
 from softmargin.inference.trials import Chosen
 from softmargin.loo.link import WORTH, fit_link
-from softmargin.loo.stochastic_cavity import held_out, loose_cavity
+from softmargin.loo.stochastic_cavity import held_out
 from softmargin.models.kernel.choice import Settled
+from softmargin.models.kernel.levels import Level, fit_level, machine_of, messages_at, model_on, points_of
 from softmargin.models.kernel.models import KernelBinary
 from softmargin.models.kernel.plan import FEW
-from softmargin.models.kernel.search import KernelRows, Setting
-from softmargin.rows.in_memory import Blocks
-from softmargin.rows.streams import Purpose
-from softmargin.solvers.full import Full
+from softmargin.models.kernel.search import KernelRows
 
-__all__ = ["KernelStream", "Task", "fit_batches", "fit_points", "level_sizes", "points_of"]
+__all__ = ["KernelStream", "Task", "fit_batches", "fit_points", "level_sizes"]
 
 _MOST = 1000  # of them
 _WORK = 2.5e9  # rows times squared points, at most: a step then takes a fraction of a second
 _NEAR = 0.7  # share of the most points from which the most are taken
 _GAIN = 0.004  # fall of the leave-one-out objective, in units of ``_unit``, from which more points are tried
+_NOTHING = 0.02  # share of the predictors' variance left undetermined for which more points are not tried
 _ROUGH = 1e-4  # tolerance of fits that are compared
 _LEARNED = 2  # numbers of points for which the scale is learned; it hardly changes from there on
 _KEPT = 20_000  # rows, at most, that the link is fitted on
@@ -70,22 +67,6 @@ class Task(NamedTuple):
         return Settings(readout, callback=self.callback, **self.run)
 
 
-def _model(rows: KernelRows, features: InducingMap, design: Loose | Inducing) -> InducingModel:
-    free = np.zeros(features.size + 1, dtype=bool)
-    free[0] = True
-    blocks = Blocks(design, rows.sign, rows.c)
-    return InducingModel(blocks, rows.loss, rows.prior.bind(free, len(rows.sign)), free, rows.streams, Full())
-
-
-def points_of(rows: Any, setting: Setting, size: int) -> InducingMap:
-    """At most ``size`` inducing points that cover the rows."""
-    n = rows.X.shape[0]
-    if size > n:
-        raise ValueError(f"n_inducing must be at most the number of rows, {n}; got {size}.")
-    seed = int(rows.streams.at(Purpose.START, iteration=1).integers(2**63))
-    return inducing_map(setting.kernel, rows.X, size, np.random.default_rng(seed), setting.columns)
-
-
 def level_sizes(n: int) -> Iterator[int]:
     """Numbers of points to try for n rows: doubled from 200 on, up to all rows or what the work allows."""
     limit = min(n, _MOST, max(FEW, math.isqrt(int(_WORK / n))))
@@ -96,77 +77,73 @@ def level_sizes(n: int) -> Iterator[int]:
     yield limit
 
 
-class _Level(NamedTuple):
-    """A fit with some number of points."""
-
-    features: InducingMap
-    model: InducingModel  # its scale fixed where it was learned
-    outcome: Outcome
-    held: HeldOut
-
-    @property
-    def scale(self) -> float:
-        return float(self.model.prior.start().values["scale"])
-
-    @property
-    def messages(self) -> Neighbour:
-        """What a fit with more points starts from."""
-        message = self.outcome.state.message
-        return Neighbour(message.w, message.b, self.scale)
-
-
-def _fitted(
-    rows: KernelRows, features: InducingMap, model: InducingModel, tol: float, task: Task, state: Any
-) -> _Level:
-    settings = task.settings(None)
-    fixed, outcome = fit_inducing(model, max_iter=settings.max_iter, tol=tol, state=state, **_watch(settings))
-    state, readout = outcome.state, rows.readout(features.size)
-    residual: Any = fixed.blocks.residual
-    held = readout.linked(fixed, *loose_cavity(state.f, state.v - residual, residual, state.message, readout.part))
-    return _Level(features, fixed, outcome, held)
-
-
 def fit_points(rows: KernelRows, settled: Settled, base: float, task: Task, size: int | None) -> KernelBinary:
     """Fit with all rows in every step, on ``size`` points or on as many as leave-one-out asks for.
 
     The prior scale is in units of ``base``.
     """
-    options_of(task.settings(None))
-    tol, chosen, start = float(task.run["tol"]), Chosen(settled.candidate, settled.record), settled.messages(rows, base)
+    settings = task.settings(None)
+    options_of(settings)
+    tol, chosen = float(task.run["tol"]), Chosen(settled.candidate, settled.record)
+    run = {"max_iter": settings.max_iter, **_watch(settings)}
     if size is not None:
         features = points_of(rows, settled.setting, size).in_units(base)
-        level = _fitted(rows, features, _model(rows, features, features.design(rows.X)), tol, task, start)
+        model = model_on(rows, features, features.design(rows.X))
+        level = fit_level(rows, features, model, tol=tol, state=settled.messages(rows, base), **run)
     else:
-        level = _enough(rows, settled, base, max(tol, _ROUGH), task, start)
+        level = _Doubling(rows, settled, base, {"tol": max(tol, _ROUGH), **run}).enough()
         if tol < _ROUGH and not level.outcome.interrupted:
-            level = _fitted(rows, level.features, level.model, tol, task, level.outcome.state)
-    state, scale = level.outcome.state, level.scale
-    posterior = rows.readout(level.features.size).gaussian(state.q.mean, state.q.root, np.array([scale]), np.ones(1))
-    fit = Fit(posterior, level.held, base * scale, level.outcome)
-    return KernelBinary(fit, rows.rate, rows.loss, chosen, map=level.features, base=base)
+            level = fit_level(rows, level.features, level.model, tol=tol, state=level.outcome.state, **run)
+    return machine_of(rows, level, base, chosen)
 
 
-def _enough(rows: KernelRows, settled: Settled, base: float, tol: float, task: Task, start: Neighbour) -> _Level:
-    """Double the points while that pays; each fit starts from the messages and the scale of the one before."""
-    record = settled.record
-    best: _Level | None = None
-    for number, size in enumerate(level_sizes(len(rows.sign))):
-        begun = time.process_time()
-        features = points_of(rows, settled.setting, size).in_units(base)
-        model: Any = _model(rows, features, features.design(rows.X))
-        if best is not None and number >= _LEARNED:
-            model = replace(model, prior=model.prior.at_scale(best.scale))
-        level = _fitted(rows, features, model, tol, task, start if best is None else best.messages)
-        value = {"n_inducing": features.size, **record.taken}
-        record.add(value, "leave-one-out", level.held.loo.objective, np.nan, time.process_time() - begun)
-        gain = math.inf if best is None else best.held.loo.objective - level.held.loo.objective
-        best = level  # also where that gained nothing: rows that are points themselves flatter the score of fewer
-        spanned = features.size < size  # these points determine the others
-        if spanned or level.outcome.interrupted or gain <= _GAIN * _unit(best.held.loo.objective):
-            break
-    assert best is not None
-    record.taken["n_inducing"] = best.features.size
-    return best
+@dataclass(frozen=True, eq=False)
+class _Doubling:
+    """Fits with more and more points; all but the last see the rows that choices were made on, where rows are many."""
+
+    rows: KernelRows
+    settled: Settled
+    base: float
+    run: dict[str, Any]
+
+    def enough(self) -> Level:
+        """Double the points while that pays; each fit starts from the messages and the scale of the one before."""
+        record, best = self.settled.record, self.settled.level
+        sizes = list(level_sizes(len(self.rows.sign)))
+        for number, size in enumerate(sizes):
+            if number == 0 and best is not None:
+                level = best
+            else:
+                level = self.fitted(size, best, learns=number < _LEARNED, last=size == sizes[-1])
+            gain = math.inf if number == 0 or best is None else best.held.loo.objective - level.held.loo.objective
+            best = level  # also where that gained nothing: rows that are points themselves flatter the score of fewer
+            spanned = best.features.size < size or best.undetermined < _NOTHING  # these points determine the others
+            if spanned or best.outcome.interrupted or gain <= _GAIN * _unit(best.held.loo.objective):
+                break
+        assert best is not None
+        if len(best.model.y) < len(self.rows.sign):
+            best = self.fitted(max(best.features.size, size), best, learns=False, last=True)
+        record.taken["n_inducing"] = best.features.size
+        return best
+
+    def fitted(self, size: int, before: Level | None, *, learns: bool, last: bool) -> Level:
+        """The fit on ``size`` points; with all rows if it is the ``last``, whose scale is that of the one before."""
+        begun, settled = time.process_time(), self.settled
+        rows = self.rows if last or settled.level is None else settled.seen(self.rows)
+        features = points_of(rows, settled.setting, size).in_units(self.base)
+        model: Any = model_on(rows, features, features.design(rows.X))
+        if before is None:
+            start = settled.messages(rows, self.base)
+        elif len(before.model.y) == len(rows.sign):
+            start = before.messages
+        else:
+            start, learns = messages_at(rows, machine_of(rows, before, self.base), self.base), False
+        if before is not None and not learns:
+            model = replace(model, prior=model.prior.at_scale(before.scale))
+        level = fit_level(rows, features, model, state=start, **self.run)
+        value = {"n_inducing": features.size, **settled.record.taken}
+        settled.record.add(value, "leave-one-out", level.held.loo.objective, np.nan, time.process_time() - begun)
+        return level
 
 
 def _unit(objective: float) -> float:
@@ -193,7 +170,7 @@ def fit_batches(
     epochs = options.pop("epochs", None)
     engine = SVI(**options)
     start = None if before is None else before.state
-    model = _model(rows, features, Inducing(features, rows.X))
+    model = model_on(rows, features, Inducing(features, rows.X))
     fit = fit_svi(model, engine, epochs=epochs, state=start, **_watch(settings))
     at, f, v, max_kv = held_out(fit, engine, readout.part, _KEPT)
     seen = Seen(f, v, rows.sign[at], rows.weight[at])

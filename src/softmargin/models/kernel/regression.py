@@ -29,7 +29,8 @@ from softmargin.inference.regression_readout import RegressionReadout, Units
 from softmargin.inference.settings import Fit, Settings, options_of, rough
 from softmargin.inference.variational import at_one_scale
 from softmargin.loo.stochastic_cavity import held_out
-from softmargin.models.kernel.inducing import level_sizes, points_of
+from softmargin.models.kernel.inducing import level_sizes
+from softmargin.models.kernel.levels import points_of
 from softmargin.models.kernel.models import Featured
 from softmargin.models.kernel.plan import FEW, Plan, merged
 from softmargin.models.kernel.search import Search, Setting, Width, kernel_prior, settings_of

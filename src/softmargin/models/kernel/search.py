@@ -26,16 +26,29 @@ from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full
 
-__all__ = ["Before", "KernelRows", "Quick", "Search", "Setting", "Width", "kernel_prior", "quick_fit", "settings_of"]
+__all__ = [
+    "TRUSTED",
+    "WIDEST",
+    "WORTH",
+    "Before",
+    "KernelRows",
+    "Quick",
+    "Search",
+    "Setting",
+    "Width",
+    "kernel_prior",
+    "quick_fit",
+    "settings_of",
+]
 
 _SPREAD = 2.5  # half of the prior standard deviations of f are larger
 _LOOSE = 1e-3  # share of a row's variance that the features of a fit which is only compared may leave out
 _ROUGH = 1e-4  # relative change of the bound at which such a fit stops
 _STEPS = 40  # most steps of such a fit: where the scale collapses it would take many, and is not chosen
-_TRUSTED = 0.8  # largest k v up to which a leave-one-out score may choose a width
-_NARROWEST, _WIDEST = -3.0, 4.0  # widths tried, as powers of two of the mean distance
-_WORTH = 3e-4  # gain of the score below which the next width is not tried
-_STILL = 0.1  # move of the width, as a power of two, that is not worth a fit
+TRUSTED = 0.8  # largest k v up to which a leave-one-out score may choose a width
+NARROWEST, WIDEST = -3.0, 4.0  # widths tried, as powers of two of the mean distance
+WORTH = 3e-4  # gain of the score below which the next width is not tried
+_FLAT = 0.9  # share of the entropy of the classes above which a score says next to nothing
 _ALIKE = 1.5  # ratio of spreads up to which columns are taken to have one unit
 _POSITIVE = ("chi2", "additive_chi2")  # kernels of counts, which cannot be centred
 
@@ -220,7 +233,7 @@ class Width(NamedTuple):
         The log loss itself, without the link's prior: narrow kernels on clean rows have a large posterior variance and
         a small lam, and would pay for that in units that a few hundred rows feel.
         """
-        return not self.machine.loo.max_kv <= _TRUSTED, self.machine.loo.score
+        return not self.machine.loo.max_kv <= TRUSTED, self.machine.loo.score
 
 
 class Search:
@@ -246,35 +259,48 @@ class Search:
         return self.found[key]
 
     def climb(self, best: Width) -> Width:
-        """Double the width, or else halve it, as long as that helps and is worth a fit."""
+        """Double the width or halve it, whichever helps, as long as that is worth a fit."""
         if best.setting.kernel.length is None:
             return best
+        start = best
         for side in (1.0, -1.0):
-            start = best
-            while _NARROWEST <= best.step + side <= _WIDEST:
-                last, other = best, self.at(best.setting, best.step + side)
-                if not other.rank < last.rank:
-                    break
-                best = other
-                if last.rank[0] == best.rank[0] and last.rank[1] - best.rank[1] < _WORTH:
-                    break
-            if best is not start:
+            other = self.at(start.setting, start.step + side)
+            best = min(best, other, key=lambda one: one.rank)
+        side, last = best.step - start.step, start
+        while best is not last and NARROWEST <= best.step + side <= WIDEST:
+            if last.rank[0] == best.rank[0] and last.rank[1] - best.rank[1] < WORTH:
                 break
+            last, other = best, self.at(best.setting, best.step + side)
+            best = min(best, other, key=lambda one: one.rank)
         return best
 
-    def refined(self, best: Width) -> Width:
-        """Move by half a step where that helps, then to the lowest point of the parabola through its neighbours.
+    def unseen(self, best: Width, entropy: float) -> Width:
+        """Where the best width says next to nothing, the best of all narrower ones, if one does say something.
 
-        Both sides are tried, since the score rises faster towards narrow kernels than towards wide ones.
+        Many small regions of either class are flat to a wide kernel, and none of its neighbours sees them.
+        """
+        if best.setting.kernel.length is None or best.rank < (False, _FLAT * entropy):
+            return best
+        steps = np.arange(min(best.step, 0.0) - 1.0, NARROWEST - 1.0, -1.0)
+        narrow = [self.at(best.setting, float(step)) for step in steps]
+        return min([best, *(one for one in narrow if one.rank < (False, _FLAT * entropy))], key=lambda one: one.rank)
+
+    def refined(self, best: Width) -> Width:
+        """Move to the lowest point of the parabola through the neighbours, or else by half a step to the narrow side.
+
+        The score rises faster towards narrow kernels than towards wide ones, so that a parabola ends too far on the
+        wide side. Nothing is tried where a parabola leaves no gain in sight that is worth a fit.
         """
         near = [self.found.get((best.setting.kernel, best.step + side)) for side in (-1.0, 1.0)]
         if best.rank[0] or any(one is None or one.rank[0] for one in near):
             return best
-        halves = [self.at(best.setting, best.step + side) for side in (-0.5, 0.5)]
-        best = min(best, *halves, key=lambda one: one.rank)
-        below, above = (self.at(best.setting, best.step + side).rank for side in (-0.5, 0.5))
-        bend = below[1] + above[1] - 2.0 * best.rank[1]
-        shift = 0.25 * (below[1] - above[1]) / bend if bend > 0.0 else 0.0
-        if below[0] or above[0] or abs(shift) < _STILL:
+        below, above = (one.rank[1] for one in near if one is not None)
+        bend = below + above - 2.0 * best.rank[1]
+        if bend < 8.0 * WORTH:  # what half a step may gain
             return best
-        return min(best, self.at(best.setting, best.step + shift), key=lambda one: one.rank)
+        shift = min(max(round(2.0 * (below - above) / bend) / 4.0, -0.5), 0.5)  # finer moves are those of rounding
+        if 0.5 * bend * shift**2 >= WORTH:
+            moved = self.at(best.setting, best.step + shift)
+            if moved.rank < best.rank:
+                return moved
+        return min(best, self.at(best.setting, best.step - 0.5), key=lambda one: one.rank)
