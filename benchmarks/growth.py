@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks import common
 from softmargin.core.model import Model
 from softmargin.designs.standardize import design_for, standardize
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs as gibbs_chains
 from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.engines.sampling.hmc.rows import Trajectory, rows_for
 from softmargin.engines.vi.gaussian import GaussianVI
@@ -67,7 +67,7 @@ def vb(model: Model) -> float:
 
 def gibbs(model: Model) -> float:
     """A sweep."""
-    return per_step(Gibbs(chains=1, scale_moves=False), model)[1]
+    return per_step(gibbs_chains(chains=1, scale_moves=False), model)[1]
 
 
 def hmc(model: Model) -> float:

@@ -22,7 +22,7 @@ from benchmarks import common
 from softmargin.core.loop import Outcome, run
 from softmargin.core.model import Model
 from softmargin.designs import Dense
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.losses import Hinge
 from softmargin.priors import Lasso, Ridge
@@ -144,8 +144,8 @@ def compare(name: str, X: Any, y: Any, prior: str, size: float, masses: tuple[bo
     found = {}
     for chains, draws in ((4, 2 * some), (16, some)):
         found[f"hmc, {chains} chains"] = sample(X, y, PRIORS[prior], HMC(chains=chains), 50, draws, seed=chains)
-    found["gibbs"] = sample(X, y, PRIORS[prior], Gibbs(chains=4), some // 5, some, seed=1)
-    found["gibbs, plain"] = sample(X, y, PRIORS[prior], Gibbs(chains=4, scale_moves=False), some // 5, some, seed=2)
+    found["gibbs"] = sample(X, y, PRIORS[prior], gibbs(chains=4), some // 5, some, seed=1)
+    found["gibbs, plain"] = sample(X, y, PRIORS[prior], gibbs(chains=4, scale_moves=False), some // 5, some, seed=2)
     peer = 0.0
     reference = found["gibbs"]
     if find_spec("numpyro") is not None:
@@ -175,7 +175,7 @@ def main() -> None:
     with common.one_thread():
         X, y = common.simulated(60, 3, 0)
         for prior in PRIORS.values():  # compile
-            for engine in (HMC(chains=1), Gibbs(chains=1)):
+            for engine in (HMC(chains=1), gibbs(chains=1)):
                 sample(X, y, prior, engine, 1, 10, 0)
         for name, (X, y) in chosen.items():
             for prior in PRIORS:

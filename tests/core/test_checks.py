@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from parts import DESIGNS, LOSSES, PRIORS, SOLVERS, each
 
-from softmargin import checks
-from softmargin.checks import check_design, check_loss, check_prior, check_solver
+from softmargin.checks import check_design, check_loss, check_prior, check_solver, moves, parts
 from softmargin.designs import Dense
 from softmargin.losses import Hinge, Loss, Message, Rows
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
@@ -38,8 +37,9 @@ def test_solvers(solver):
 
 
 def test_examples_run():
-    result = doctest.testmod(checks)
-    assert result.attempted >= 10 and result.failed == 0
+    for module, examples in ((parts, 10), (moves, 10)):
+        result = doctest.testmod(module)
+        assert result.attempted >= examples and result.failed == 0
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------

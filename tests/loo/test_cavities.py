@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from engine_problems import build, simulated
 
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.loo.cavity import CavityAverage, grouped_cavity
 from softmargin.priors import Ridge
 
 
 def chain_draws(model, sweeps):
-    engine = Gibbs(chains=1)
+    engine = gibbs(chains=1)
     state = engine.init(model)
     states = []
     for iteration in range(sweeps):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from class_problems import build_classes, simulated_classes
 
-from softmargin.engines.sampling.gibbs import draw_rows
+from softmargin.engines.sampling.moves.coefficients import draw_rows
 from softmargin.loo.class_average import ClassCavityAverage
 from softmargin.loo.class_cavity import class_scores
 from softmargin.priors import Ridge

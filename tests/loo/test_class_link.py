@@ -9,7 +9,7 @@ from softmargin import BayesianSVC
 from softmargin.core.loop import iterate, run
 from softmargin.designs.classes import helmert
 from softmargin.engines.mode.newton import Newton
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.scale_mixture import mix_over_scale
@@ -105,7 +105,7 @@ def test_draw_cavities_agree_with_the_gaussian_fit():
     model = build_classes(X, label, prior=Ridge(scale=0.7), c=0.25, seed=5)
     state = run(GaussianVI(), model, max_iter=300, tol=1e-10).state
     fit = fit_cavities(model, state.q, state.f, state.message, np.ones(30))
-    chain = [s[0].beta for k, s, _ in iterate(Gibbs(chains=1), model, max_iter=2200) if k > 200]
+    chain = [s[0].beta for k, s, _ in iterate(gibbs(chains=1), model, max_iter=2200) if k > 200]
     drawn = draw_cavities(model, np.array(chain), np.ones(len(chain)), np.ones(30))
     spread = np.sqrt(np.einsum("irr->ir", fit.covariance))
     assert np.abs((drawn.mean - fit.mean) / spread).max() < 0.35

@@ -59,7 +59,7 @@ def test_places():
 
 def test_engines():
     prior = LaplaceZero()
-    assert selecting_sampler(prior.bind(FREE)).__name__ == "LaplaceZeroGibbs"
+    assert selecting_sampler(prior.bind(FREE)).__name__ == "laplace_zero"
     assert selecting_variational(prior.bind(FREE)).__name__ == "LaplaceZeroVB"
     assert not prior.isotropic
     assert not prior.bind(FREE).isotropic

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
+from softmargin.engines.selection.spike_slab import spike_slab
 from softmargin.inference.selecting import selecting_sampler
 from softmargin.priors import HalfT, InverseGamma
 from softmargin.priors.scales import FixedScale
@@ -43,7 +43,7 @@ def test_bind():
     assert bound.scale_prior == FixedScale(3.0)
     np.testing.assert_array_equal(bound.always, FREE)
     assert bound.selectable == 4
-    assert selecting_sampler(bound) is SpikeSlabGibbs
+    assert selecting_sampler(bound) is spike_slab
     assert not bound.isotropic and not SpikeSlab().isotropic
     assert SpikeSlab().bind(FREE).scale_prior == HalfT(1.0)
     assert SpikeSlab("learn", hyperprior=InverseGamma(3.0, 2.0)).bind(FREE).scale_prior == InverseGamma(3.0, 2.0)

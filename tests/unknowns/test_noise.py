@@ -12,8 +12,7 @@ from scipy import integrate, optimize
 
 from softmargin.core.loop import run
 from softmargin.engines.alternate import Alternate
-from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import EpsilonInsensitive, Squared
@@ -258,14 +257,14 @@ def test_learned_band_maximises_the_bound():
 
 def chain_of(model, noise, sweeps):
     """Draws of the slope, log level and log band of one chain."""
-    engine, model = Chains(Gibbs(chains=1)), noisy(model, noise)
+    engine, model = gibbs(chains=1), noisy(model, noise)
     state, out = engine.init(model)[0], np.empty((sweeps, 3))
     for iteration in range(-200, sweeps):
         state = engine.sweep(model, state, 0, iteration + 201)
         if iteration >= 0:
             drawn = state.unknowns[0]
             width = getattr(drawn.loss, "epsilon", 1.0)
-            out[iteration] = state.chain.beta[0], drawn.log_level, math.log(max(width, 1e-300))
+            out[iteration] = state.beta[0], drawn.log_level, math.log(max(width, 1e-300))
     return out
 
 
@@ -350,11 +349,11 @@ def test_wrong_normalisers_are_seen(right, wrong):
 
 def test_chains_do_not_depend_on_each_other():
     model = noisy(problem(EpsilonInsensitive(0.2), n=50, p=2, prior=Ridge()))
-    engine = Chains(Gibbs(chains=2))
+    engine = gibbs(chains=2)
     together = run(engine, model, max_iter=20).state
     alone = engine.init(model)[1]
     for iteration in range(1, 21):
         alone = engine.sweep(model, alone, 1, iteration)
-    np.testing.assert_array_equal(alone.chain.beta, together[1].chain.beta)
+    np.testing.assert_array_equal(alone.beta, together[1].beta)
     levels = [state.unknowns[0].log_level for state in (*together, alone)]
     assert levels[2] == levels[1] != levels[0]

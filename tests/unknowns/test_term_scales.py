@@ -9,8 +9,7 @@ from engine_problems import build
 from softmargin.core.loop import run
 from softmargin.core.unknown import Seen
 from softmargin.engines.alternate import Alternate
-from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs
+from softmargin.engines.selection.laplace_zero import laplace_zero
 from softmargin.engines.vi.laplace_zero import LaplaceZeroVB
 from softmargin.priors import HalfT, LaplaceZero, Ridge
 from softmargin.priors.terms import TermPrior, Terms
@@ -54,7 +53,7 @@ def test_draws_are_those_of_weighted_prior_draws():
         values = np.column_stack((gamma, beta, u, np.log(sd), u[:, 0] * u[:, 1]))
         found.append(weight @ values / weight.sum())
     wanted, tolerance = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(40)
-    model, engine = problem(TermPrior(("group",), 2, hyperprior=HalfT(1.0, df=5.0))), Chains(LaplaceZeroGibbs(chains=1))
+    model, engine = problem(TermPrior(("group",), 2, hyperprior=HalfT(1.0, df=5.0))), laplace_zero(chains=1)
     state, kept = engine.init(model)[0], []
     for iteration in range(1, 6301):
         state = engine.sweep(model, state, 0, iteration)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from softmargin.core.loop import Info, Outcome, run
 from softmargin.core.model import Model, require
 from softmargin.core.unknown import implied
 from softmargin.engines.mode.annealing import heated
-from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.engines.sampling.hmc.sweeps import SweptHMC
-from softmargin.engines.selection.collapsed import CollapsedGibbs
+from softmargin.engines.sampling.whole import whole
+from softmargin.engines.selection.collapsed import collapsed
+from softmargin.engines.selection.spike_slab import spike_slab
 from softmargin.inference.selecting import selecting_sampler
 from softmargin.inference.settings import BATCHES, Fit, Inclusion, Settings, options_of, rough
 from softmargin.inference.variational import fit_vb
@@ -41,11 +43,11 @@ ACCEPTED = 0.5  # acceptance below which hmc is not trusted
 
 
 def suited(model: Model) -> Any:
-    """Class of the sampler that suits the prior; for point masses under a smooth loss, one that needs less of it."""
+    """The sampler that suits the prior; for point masses under a smooth loss, one that needs less of it."""
     sampler = selecting_sampler(model.prior)
     if sampler is None:
-        return Gibbs
-    return sampler if model.loss.offers(*sampler.needs_loss) else CollapsedGibbs
+        return gibbs
+    return collapsed if sampler is spike_slab and not model.loss.offers("pieces") else sampler
 
 
 def _sampler_of(model: Model, settings: Settings) -> Any:
@@ -54,7 +56,7 @@ def _sampler_of(model: Model, settings: Settings) -> Any:
     Heated companions of a chain are not offered beside unknowns: they would share them and change their density.
     """
     sampler = suited(model)
-    names = {field.name for field in fields(sampler)}
+    names = set(signature(sampler).parameters) - {"unknowns"}
     own: dict[str, Any] = {"warmup": settings.warmup} if "warmup" in names else {}
     known = names - {"chains", "warmup"}
     if model.unknowns and "ladder" in names:
@@ -79,8 +81,7 @@ def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
 def draw_by_gibbs(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     """Draws by the augmented sampler that suits the prior."""
     model, settings = _tempered(model, settings)
-    sampler = _sampler_of(model, settings)
-    fit = drawn_fit(Chains(sampler) if model.unknowns else sampler, model, settings, "gibbs")
+    fit = drawn_fit(_sampler_of(model, settings), model, settings, "gibbs")
     if model.unknowns:
         fit.outcome.state = None  # with the rows that samplers keep
     return fit
@@ -97,8 +98,8 @@ def draw_by_hmc(model: Model, settings: Settings, first: Fit | None = None) -> F
         if quick.outcome.interrupted:
             raise KeyboardInterrupt("interrupted while the chains were being prepared")
         swept = SweptHMC(chains=settings.chains, **options)
-        fit = drawn_fit(Chains(swept, start=quick.outcome.state.unknowns), model, settings, "hmc")
-        rate, stuck = swept.acceptance([each.chain for each in fit.outcome.state])
+        fit = drawn_fit(whole(swept, quick.outcome.state.unknowns), model, settings, "hmc")
+        rate, stuck = swept.acceptance([each.own["chain"] for each in fit.outcome.state])
         fit.outcome.state = None
     else:
         engine = HMC(chains=settings.chains, **options)
@@ -149,7 +150,7 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
                 draws[k, kept], scale[kept, k] = chain.beta, chain.prior.values["scale"]
                 loglik[kept, k] = chain.loglik
                 mean += getattr(chain, "mean", chain.beta)
-                if hasattr(chain, "inclusion"):
+                if getattr(chain, "inclusion", None) is not None:
                     if batches.shape[-1] != len(chain.inclusion):
                         batches = np.zeros((*batches.shape[:2], len(chain.inclusion)))
                     batches[k, kept * BATCHES // settings.draws] += chain.inclusion
@@ -182,7 +183,7 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     else:  # rows are left out of the variational fit: draws do not tell what a row says of its own entries
         held = settings.readout.of_other(left_out_by_vb(model, settings), posterior)
     selected = None
-    if hasattr(current.state[0], "inclusion"):
+    if getattr(current.state[0], "inclusion", None) is not None:
         used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, batches.shape[-1]).max(axis=1)
         selected = Inclusion.from_batches(batches, kept, settings.draws, used)
     recorded = {name: np.asarray(drawn) for name, drawn in posterior.recorded.items()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
-from softmargin.engines.sampling.gibbs import draw_rows
+from softmargin.engines.sampling.moves.coefficients import draw_rows
 from softmargin.loo.link import cavity
 from softmargin.rows.in_memory import Blocks, Cell
 from softmargin.rows.streams import Purpose

@@ -11,7 +11,7 @@ from softmargin.core.array import Array
 from softmargin.core.loss import Message
 from softmargin.core.model import Model
 from softmargin.designs.classes import ClassDesign
-from softmargin.engines.sampling.gibbs import draw_rows
+from softmargin.engines.sampling.moves.coefficients import draw_rows
 from softmargin.loo.class_cavity import ClassMoments, fit_cavities, mix_cavities
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Purpose

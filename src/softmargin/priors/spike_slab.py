@@ -214,6 +214,18 @@ class BoundSpikeSlab(PriorBase):
         here = math.log(state.values["scale"])
         return lambda t: self.scale_prior.log_density(here + t)
 
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        """The state with the learned scale multiplied by e^t."""
+        slab = ~self.free & (state.precision < _EXCLUDED)
+        precision = np.where(slab, state.precision * math.exp(-2.0 * t), state.precision)
+        return PriorState(precision, state.values | {"scale": state.values["scale"] * math.exp(t)})
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        """``t -> log p(e^t beta)``; a coordinate at zero takes back the factor e^t that a move of all would count."""
+        half = 0.5 * float(self.slab_precision(state.values["scale"]) @ (beta * beta))
+        out = len(beta) - int(np.count_nonzero(beta))
+        return lambda t: -half * math.exp(2.0 * t) - out * t
+
     def at_scale(self, scale: float) -> BoundSpikeSlab:
         """The same prior with its scale fixed."""
         return replace(self, scale_prior=FixedScale(scale))

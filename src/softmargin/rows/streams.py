@@ -82,6 +82,7 @@ class Address(NamedTuple):
     streams: Any
     chain: int
     iteration: int
+    rng: Any = None  # one generator that the moves of a sweep share in turn
 
     def at(self, purpose: Purpose, cell: int = 0) -> np.random.Generator:
         """The generator of a purpose and cell there."""

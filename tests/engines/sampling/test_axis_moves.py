@@ -8,8 +8,8 @@ import pytest
 from engine_problems import build, grid_expectation, hinge_loglik, normal_logpdf, simulated
 
 from softmargin.designs import Dense
-from softmargin.engines.sampling.axis_moves import axes_for
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
+from softmargin.engines.sampling.moves.axes import axes_for
 from softmargin.losses import Logit
 from softmargin.priors import Horseshoe, Lasso, Ridge
 
@@ -91,6 +91,6 @@ def test_axes_are_for_two_lines_and_convex_priors():
     assert axes_for(build(X, y, prior=Horseshoe())) is None
     assert axes_for(build(X[:3], y[:3], prior=Ridge())) is None
     assert axes_for(replace(build(X, y, prior=Ridge()), loss=Logit())) is None
-    chains = Gibbs(chains=2).init(build(X, y, prior=Lasso()))
-    assert chains[0].axes is chains[1].axes is not None
-    assert Gibbs(chains=1, scale_moves=False).init(build(X, y))[0].axes is None
+    chains = gibbs(chains=2).init(build(X, y, prior=Lasso()))
+    assert chains[0].own["axes"] is chains[1].own["axes"]
+    assert "axes" not in gibbs(chains=1, scale_moves=False).init(build(X, y))[0].own

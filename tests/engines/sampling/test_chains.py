@@ -8,14 +8,15 @@ import pytest
 from missing_problems import COVARIATES, LEVEL, noisy_column, noisy_column_grid, one_column, one_column_grid, unseen
 
 from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.sweeps import SweptHMC
+from softmargin.engines.sampling.whole import whole
 from softmargin.priors import Ridge
 from softmargin.unknowns.missing import Missing
 from softmargin.unknowns.noise import Noise
 
 LIMIT = 4.0  # standard errors
-SAMPLERS = {"gibbs": (Gibbs(chains=1), 2400), "hmc": (SweptHMC(chains=1), 1200)}
+SAMPLERS = {"gibbs": (gibbs(chains=1), 2400), "hmc": (SweptHMC(chains=1), 1200)}
 
 
 def score(values, exact):
@@ -25,7 +26,7 @@ def score(values, exact):
 
 
 def chain_of(model, sampler, sweeps, warmup=100):
-    engine = Chains(sampler)
+    engine = sampler if isinstance(sampler, Chains) else whole(sampler)
     state, out = engine.init(model)[0], []
     for iteration in range(1, warmup + sweeps + 1):
         state = engine.sweep(model, state, 0, iteration)
@@ -74,7 +75,7 @@ class AtOne(Missing):
 def test_quadrature_sees_entries_that_do_not_know_the_noise():
     model = noisy_column()
     model = model.with_unknowns((Noise(LEVEL), AtOne(COVARIATES)))
-    assert np.abs(noise_and_entry_scores(model, Gibbs(chains=1), 3000)).max() > 1.5 * LIMIT
+    assert np.abs(noise_and_entry_scores(model, gibbs(chains=1), 3000)).max() > 1.5 * LIMIT
 
 
 def test_trajectories_over_drawn_entries_equal_quadrature():
@@ -107,6 +108,6 @@ def test_log_likelihood_is_that_of_the_drawn_unknowns():
 def test_a_start_is_near_the_variational_one():
     model = noisy_column()
     states = tuple(unknown.start(model) for unknown in model.unknowns)
-    first = Chains(Gibbs(chains=1), start=states).init(model)[0]
+    first = gibbs(chains=1, unknowns=states).init(model)[0]
     assert first.unknowns[0].log_level == pytest.approx(-0.5 * math.log(states[0].weight))
     np.testing.assert_array_equal(first.unknowns[1].X, states[1].design.dense.X)

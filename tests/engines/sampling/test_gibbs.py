@@ -22,7 +22,7 @@ from engine_problems import (
 from scipy.special import expit
 
 from softmargin.core.loop import Outcome, run
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.losses import Hinge, Rows
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 from softmargin.priors.ridge import BoundRidge
@@ -136,7 +136,7 @@ def test_moments_equal_quadrature(prior, intercept, weighted, moves, sweeps, lea
     x, y, c = small_problem()
     c = c if weighted else np.ones(8)
     model = build(x[:, None], y, c=c, intercept=intercept, prior=PRIORS[prior], seed=11)
-    draws = chains_of(model, Gibbs(chains=2, scale_moves=moves), sweeps)
+    draws = chains_of(model, gibbs(chains=2, scale_moves=moves), sweeps)
     series = {"slope": draws["beta"][..., -1], "log scale": draws["log_scale"]}
     if intercept:
         series["intercept"] = draws["beta"][..., 0]
@@ -157,7 +157,7 @@ def test_rao_blackwell_mean():
     """The average of the conditional means estimates the same thing as the average of the draws, more precisely."""
     X, y = simulated(25, 3, seed=5)
     model = build(X, y, prior=PRIORS["inverse gamma"], seed=3)
-    draws = chains_of(model, Gibbs(chains=2), 2_500)
+    draws = chains_of(model, gibbs(chains=2), 2_500)
     for j in range(model.size):
         plain, smooth = draws["beta"][..., j], draws["mean"][..., j]
         gap = plain - smooth
@@ -250,7 +250,7 @@ def worst(scores):
 def test_tilted_joint_distribution(prior, moves, sweeps):
     """Coefficients and log scale against importance-weighted prior draws."""
     X, c, model = tilted_problem(PRIORS[prior])
-    scores = tilted_scores(model, Gibbs(chains=1, scale_moves=moves), X, c, PRIORS[prior], sweeps)
+    scores = tilted_scores(model, gibbs(chains=1, scale_moves=moves), X, c, PRIORS[prior], sweeps)
     assert abs(worst(scores)[1]) < LIMIT, worst(scores)
 
 
@@ -324,7 +324,7 @@ def test_tilted_joint_distribution_sees_broken_samplers(part):
     """Negative controls: each of these errors must be found."""
     prior = PRIORS["inverse gamma"]
     X, c, model = tilted_problem(prior)
-    scores = tilted_scores(broken(model, part), Gibbs(chains=1), X, c, prior, 15_000)
+    scores = tilted_scores(broken(model, part), gibbs(chains=1), X, c, prior, 15_000)
     assert abs(worst(scores)[1]) > CONTROL, worst(scores)
 
 
@@ -333,7 +333,7 @@ def test_tilted_joint_distribution_sees_broken_samplers(part):
 
 def length_time(model, moves, sweeps):
     """Integrated autocorrelation time of |beta|."""
-    draws = chains_of(model, Gibbs(chains=1, scale_moves=moves), sweeps, warmup=1000)
+    draws = chains_of(model, gibbs(chains=1, scale_moves=moves), sweeps, warmup=1000)
     return sweeps / ess(np.linalg.norm(draws["beta"], axis=-1))
 
 
@@ -352,7 +352,7 @@ def test_scale_moves_on_separable_data(intercept):
 def test_learned_scale_mixes_on_separable_data():
     """The scale and the coefficients grow together; without that the chain hardly moves."""
     X, y = separable(80, 5)
-    draws = chains_of(build(X, y, prior=Ridge(), seed=2), Gibbs(chains=2), 2_000)
+    draws = chains_of(build(X, y, prior=Ridge(), seed=2), gibbs(chains=2), 2_000)
     assert 4_000 / ess(draws["log_scale"]) < 12.0
 
 
@@ -376,7 +376,7 @@ def assert_bitwise(left, right):
 @pytest.mark.parametrize(("n_blocks", "workers"), [(2, 1), (5, 1), (None, 2), (3, 3), (1, 4)])
 def test_blocks_and_workers_change_nothing(n_chains, n_blocks, workers):
     X, y = simulated(9_000, 4, seed=6)
-    engine = Gibbs(chains=n_chains)
+    engine = gibbs(chains=n_chains)
     plain = build(X, y, prior=Ridge(), seed=7)
     assert len(plain.blocks.cells) > 3
     model = build(X, y, prior=Ridge(), seed=7, n_blocks=n_blocks, workers=workers)
@@ -390,9 +390,9 @@ def test_chains_alone_and_together():
     """Chain k does not know how many others there are, or who ran before it."""
     X, y = simulated(60, 3, seed=6)
     model = build(X, y, prior=Ridge(), seed=7)
-    together = states(model, Gibbs(chains=4), 30)
-    assert_bitwise(states(model, Gibbs(chains=2), 30), together[:2])
-    engine = Gibbs(chains=4)
+    together = states(model, gibbs(chains=4), 30)
+    assert_bitwise(states(model, gibbs(chains=2), 30), together[:2])
+    engine = gibbs(chains=4)
     alone = engine.init(model)[3]
     for iteration in range(1, 31):
         alone = engine.sweep(model, alone, 3, iteration)
@@ -403,6 +403,6 @@ def test_chains_alone_and_together():
 
 def test_seed_decides():
     X, y = simulated(60, 3, seed=6)
-    one, same, other = (states(build(X, y, prior=Ridge(), seed=s), Gibbs(chains=1), 20) for s in (7, 7, 8))
+    one, same, other = (states(build(X, y, prior=Ridge(), seed=s), gibbs(chains=1), 20) for s in (7, 7, 8))
     assert_bitwise(one, same)
     assert np.abs(one[0][0] - other[0][0]).max() > 1e-3

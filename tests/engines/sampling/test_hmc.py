@@ -24,7 +24,7 @@ from scipy.special import exp1, expit, gammaln
 
 from softmargin.core.loop import Outcome, run
 from softmargin.core.loss import Message
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.engines.sampling.hmc.rows import Direct, rows_for, two_lines
 from softmargin.priors import Bridge, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
@@ -293,7 +293,7 @@ def test_agrees_with_gibbs_on_heart(prior):
     X, y = real_data("heart")
     model = build(X, y, prior=prior, standardized=True, seed=1)
     ours, scale, _, state = draws_of(model, HMC(chains=4), 700)
-    theirs, their_scale, _, _ = draws_of(model, Gibbs(chains=2), 1_500, warmup=200)
+    theirs, their_scale, _, _ = draws_of(model, gibbs(chains=2), 1_500, warmup=200)
     assert_same_posterior(ours, theirs)
     if prior.scale == "learn":
         assert_same_posterior(scale[..., None], their_scale[..., None])
@@ -306,7 +306,7 @@ def test_agrees_with_gibbs_with_more_columns_than_rows():
     model = build(X, y, prior=Ridge(hyperprior=InverseGamma(3.0, 2.0)), dual=True, seed=1)
     assert model.size == 21
     ours, scale, _, _ = draws_of(model, HMC(chains=4), 700)
-    theirs, their_scale, _, _ = draws_of(model, Gibbs(chains=2), 1_500, warmup=200)
+    theirs, their_scale, _, _ = draws_of(model, gibbs(chains=2), 1_500, warmup=200)
     assert_same_posterior(np.dstack((ours, scale)), np.dstack((theirs, their_scale)))
 
 
@@ -315,7 +315,7 @@ def test_a_learned_exponent_is_drawn():
     X, y = simulated(40, 3, seed=5)
     model = build(X, y, prior=Bridge("learn", scale=0.5), seed=1)
     found = []
-    for engine, sweeps in ((HMC(chains=4), 500), (Gibbs(chains=2), 1_500)):
+    for engine, sweeps in ((HMC(chains=4), 500), (gibbs(chains=2), 1_500)):
         values, outcome = [], Outcome(None)
 
         def keep(iteration, info, values=values, outcome=outcome):

@@ -11,10 +11,11 @@ from missing_problems import COVARIATES, one_column, one_column_grid, unseen, wi
 from softmargin.core.loop import run
 from softmargin.designs.dense import Dense
 from softmargin.engines.alternate import Alternate
-from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.sampling.gibbs import Gibbs
-from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs
-from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
+from softmargin.engines.sampling.gibbs import gibbs
+from softmargin.engines.sampling.moves.coefficients import Coefficients
+from softmargin.engines.selection.laplace_zero import laplace_zero
+from softmargin.engines.selection.lines import LineMoves
+from softmargin.engines.selection.spike_slab import spike_slab
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.inference.draws import _sampler_of
 from softmargin.inference.selecting import selecting_sampler
@@ -49,11 +50,11 @@ def test_cells_have_their_conditional():
     """With no latent the conditional is normal: precision ``Lambda_MM + w u u'``, whatever was in the cells before."""
     model = with_holes(n=12, loss=Squared(), prior=Ridge(scale=1.0), seed=4)
     unknown = Missing(COVARIATES)
-    state = Chains(Gibbs(chains=1)).init(unseen(model, COVARIATES))[0]
+    state = gibbs(chains=1).init(unseen(model, COVARIATES))[0]
     beta, rng = np.array([0.3, -0.9, 0.7, 1.2]), np.random.default_rng(0)
     A = rng.standard_normal((3, 5))
     law = CovariateLaw(np.array([0.2, -0.1, 0.4]), A @ A.T)
-    chain, entries = state.chain._replace(beta=beta), state.unknowns[0]._replace(law=law)
+    chain, entries = state._replace(beta=beta), state.unknowns[0]._replace(law=law)
     draws = np.array([unknown.draw(Address(model.streams, 0, t), model, entries, chain)[0].X for t in range(4000)])
     X = model.blocks.design.X
     for i in np.flatnonzero(np.isnan(X).any(axis=1)):
@@ -87,14 +88,14 @@ def series(states):
     cells = np.array([state.unknowns[0].X[[3, 5], 0] for state in states])
     laws = [state.unknowns[0].law for state in states]
     rest = np.array(
-        [(s.chain.beta[0], law.mean[0], -math.log(law.precision[0, 0])) for s, law in zip(states, laws, strict=True)]
+        [(s.beta[0], law.mean[0], -math.log(law.precision[0, 0])) for s, law in zip(states, laws, strict=True)]
     )
     return [*cells.T, *(column**power for column in rest.T for power in (1, 2))]
 
 
 def test_gibbs_equals_quadrature():
     model = one_column(Ridge(scale=0.9))
-    states = chain_of(unseen(model, COVARIATES), Chains(Gibbs(chains=1)), 2500)
+    states = chain_of(unseen(model, COVARIATES), gibbs(chains=1), 2500)
     scores = [score(v, e) for v, e in zip(series(states), quadrature(model, 0.9), strict=True)]
     assert np.abs(scores).max() < LIMIT, scores
 
@@ -122,7 +123,7 @@ class Deaf(Missing):
 )
 def test_quadrature_sees_wrong_samplers(broken):
     model = one_column(Ridge(scale=0.9))
-    states = chain_of(model.with_unknowns((broken,)), Chains(Gibbs(chains=1)), 2500)
+    states = chain_of(model.with_unknowns((broken,)), gibbs(chains=1), 2500)
     scores = [score(v, e) for v, e in zip(series(states), quadrature(model, 0.9), strict=True)]
     assert np.abs(scores).max() > 2.0 * LIMIT, scores
 
@@ -142,11 +143,11 @@ def joint_draws(sampler, sweeps):
     n, d = MASK.shape
     template = build(np.where(MASK, np.nan, rng.standard_normal((n, d))), np.array([1.0, -1.0, 1.0, -1.0, 1.0]),
                      prior=Ridge(scale=0.8, intercept_scale=0.5))  # fmt: skip
-    template, engine = unseen(replace(template, loss=Probit()), KNOWN), Chains(sampler)
+    template, engine = unseen(replace(template, loss=Probit()), KNOWN), sampler
     state, out = engine.init(template)[0], []
     for iteration in range(1, sweeps + 1):
         # 1. observed cells given the missing ones and the covariates, then the responses
-        entries, beta = state.unknowns[0], state.chain.beta
+        entries, beta = state.unknowns[0], state.beta
         X, (mean, precision) = entries.X.copy(), entries.law
         for i in range(n):
             O, M = np.flatnonzero(~MASK[i]), np.flatnonzero(MASK[i])
@@ -158,13 +159,13 @@ def joint_draws(sampler, sweeps):
         y = np.where(f + rng.standard_normal(n) > 0.0, 1.0, -1.0)
         model = replace(template, blocks=Blocks(template.blocks.design, y, template.c))
         # 2. the sampler
-        state = state._replace(chain=state.chain._replace(f=f), unknowns=(entries._replace(X=X),))
+        state = state._replace(f=f, unknowns=(entries._replace(X=X),))
         state = engine.sweep(model, state, 0, iteration)
         X, law, _ = state.unknowns[0]
         covariance = np.linalg.inv(law.precision)
-        out.append((*state.chain.beta, *law.mean, *law.precision.ravel()[[0, 1, 3]],
+        out.append((*state.beta, *law.mean, *law.precision.ravel()[[0, 1, 3]],
                     covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]),
-                    X[3, 0], X[1, 1], X[2, 0] * state.chain.beta[1]))  # fmt: skip
+                    X[3, 0], X[1, 1], X[2, 0] * state.beta[1]))  # fmt: skip
     return np.array(out)
 
 
@@ -179,20 +180,21 @@ def joint_scores(sampler, sweeps):
 
 
 def test_joint_distribution():
-    scores = joint_scores(Gibbs(chains=1, scale_moves=False), 3500)
+    scores = joint_scores(gibbs(chains=1, scale_moves=False), 3500)
     assert np.abs(scores).max() < LIMIT, scores
 
 
 @dataclass(frozen=True)
-class StalePredictors(Gibbs):
+class StalePredictors(Coefficients):
     """The latents are drawn at predictors of the rows before the last change of their cells."""
 
-    def sweep(self, model, chain, k, iteration):
-        return super().sweep(model, chain._replace(f=np.roll(chain.f, 1)), k, iteration)
+    def __call__(self, random, model, chain):
+        return super().__call__(random, model, chain._replace(f=np.roll(chain.f, 1)))
 
 
 def test_joint_distribution_sees_stale_predictors():
-    scores = joint_scores(StalePredictors(chains=1, scale_moves=False), 2500)
+    right = gibbs(chains=1, scale_moves=False)
+    scores = joint_scores(replace(right, moves=(*right.moves[:-1], StalePredictors())), 2500)
     assert np.abs(scores).max() > 1.5 * LIMIT, scores
 
 
@@ -214,10 +216,10 @@ def test_selection_by_lines_equals_the_plain_scan(n, p):
     """The lines keep products of the columns, the scan keeps nothing: inclusion, coefficients and cells agree."""
     model, found = selection_model(n, p), []
     for scan, sweeps in (("lines", 1200), ("plain", 2000)):
-        engine = Chains(SpikeSlabGibbs(chains=1, warmup=200, scan=scan, ladder=()))
+        engine = spike_slab(chains=1, warmup=200, scan=scan, ladder=())
         states = chain_of(unseen(model, CovariatePrior(spread=1.0)), engine, sweeps, warmup=210)
         cells = np.nonzero(np.isnan(model.blocks.design.X))
-        values = [np.append(s.chain.gamma[1:], (*s.chain.beta, *s.unknowns[0].X[cells][:3])) for s in states]
+        values = [np.append(s.gamma[1:], (*s.beta, *s.unknowns[0].X[cells][:3])) for s in states]
         batches = np.array(values, dtype=float)[: sweeps // 40 * 40].reshape(40, -1, len(values[0])).mean(axis=1)
         found.append((batches.mean(axis=0), batches.var(axis=0, ddof=1) / 40.0))
     (one, a), (two, b) = found
@@ -226,13 +228,14 @@ def test_selection_by_lines_equals_the_plain_scan(n, p):
 
 def test_columns_kept_by_the_lines_are_those_of_the_sweep():
     """Where rows of X'KX are kept one by one, none survives a change of the cells, and the diagonal is the new one."""
-    model, sampler = selection_model(6, 7), SpikeSlabGibbs(chains=1, warmup=20, ladder=())
-    state = chain_of(unseen(model), Chains(sampler), 5, warmup=25)[-1]
-    assert state.chain.reference.kept
+    model, sampler = selection_model(6, 7), spike_slab(chains=1, warmup=20, ladder=())
+    state = chain_of(unseen(model), sampler, 5, warmup=25)[-1]
+    assert state.own["lines"].reference.kept
     X = np.where(np.isnan(model.blocks.design.X), 0.4, model.blocks.design.X)
     now = replace(model, blocks=model.blocks.redesigned(Dense.plain(X, intercept=True)))
-    reference = sampler.moved(now, state.chain).reference
-    assert not reference.kept
+    random = Address(now.streams, 0, 1, np.random.default_rng(0))
+    reference = LineMoves(0, flips=0, swaps=0)(random, now, state).own["lines"].reference
+    assert set(reference.kept) == set(np.flatnonzero(state.gamma))
     rows = np.concatenate((np.ones((6, 1)), X), axis=1) * (2.0 * model.c * model.y)[:, None]
     np.testing.assert_allclose(reference.diagonal, reference.K @ rows**2, rtol=1e-12)
 
@@ -240,9 +243,9 @@ def test_columns_kept_by_the_lines_are_those_of_the_sweep():
 def test_companion_chains_are_left_out():
     """They would count the responses again in the density of the missing cells they share."""
     model = selection_model(6, 7)
-    assert SpikeSlabGibbs(chains=1).init(Missing().apply(model, Missing().start(model)))[0].hot != ()
+    assert spike_slab(chains=1).init(Missing().apply(model, Missing().start(model)))[0].own["hot"] != ()
     settings = Settings(None, draws=4, warmup=4, chains=1)
-    assert _sampler_of(unseen(model), settings).ladder == ()
+    assert _sampler_of(unseen(model), settings).moves[-1].factors == ()
     with pytest.raises(ValueError, match=r"unknown engine_options.*ladder"):
         _sampler_of(unseen(model), replace(settings, options={"ladder": (0.5,)}))
 
@@ -253,24 +256,24 @@ def test_complete_rows_change_nothing(prior):
     X = np.where(np.isnan(with_holes().blocks.design.X), 0.7, with_holes().blocks.design.X)
     model = build(X, with_holes().y, prior=prior)
     options = {"chains": 2} | ({"warmup": 5, "ladder": ()} if isinstance(prior, SpikeSlab) else {})
-    sampler = (selecting_sampler(model.prior) or Gibbs)(**options)
-    one, two = (run(*each, max_iter=8).state for each in ((sampler, model), (Chains(sampler), unseen(model))))
+    sampler = (selecting_sampler(model.prior) or gibbs)(**options)
+    one, two = (run(*each, max_iter=8).state for each in ((sampler, model), (sampler, unseen(model))))
     for a, b in zip(one, two, strict=True):
-        np.testing.assert_array_equal(a.beta, b.chain.beta)
+        np.testing.assert_array_equal(a.beta, b.beta)
         assert a.loglik == b.loglik
 
 
 def test_chains_do_not_depend_on_blocks_or_each_other():
     base = with_holes(n=2500, prior=Ridge())
     X = base.blocks.design.X
-    engine = Chains(LaplaceZeroGibbs(chains=2))
+    engine = laplace_zero(chains=2)
     models = [unseen(build(X, base.y, prior=LaplaceZero(), n_blocks=k, workers=k)) for k in (1, 2)]
     one, two = (run(engine, model, max_iter=4).state for model in models)
     alone = engine.init(models[0])[1]
     for iteration in range(1, 5):
         alone = engine.sweep(models[0], alone, 1, iteration)
     for other in (two[1], alone):
-        np.testing.assert_array_equal(one[1].chain.beta, other.chain.beta)
+        np.testing.assert_array_equal(one[1].beta, other.beta)
         np.testing.assert_array_equal(one[1].unknowns[0].X, other.unknowns[0].X)
     assert not np.array_equal(one[0].unknowns[0].X, one[1].unknowns[0].X)
 
@@ -282,10 +285,10 @@ def test_engines_agree_on_real_data():
     X[:, 2], X[:, 3] = np.log1p(X[:, 2]), np.log(X[:, 3])
     X = (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0)
     model = unseen(build(X, y, c=0.25, prior=Ridge()))
-    states, average = chain_of(model, Chains(Gibbs(chains=1)), 400, warmup=50), EntryAverage()
+    states, average = chain_of(model, gibbs(chains=1), 400, warmup=50), EntryAverage()
     for state in states:
         average.add(state.unknowns[0])
-    draws = np.array([state.chain.beta for state in states])
+    draws = np.array([state.beta for state in states])
     fit = run(Alternate(GaussianVI()), model, max_iter=100, tol=1e-8).state
     assert (np.abs(draws.mean(axis=0) - fit.inner.q.mean) < 0.5 * draws.std(axis=0)).all()
     cells, other = fit.unknowns[0].cells(), average.cells()
@@ -297,7 +300,7 @@ def test_engines_agree_on_real_data():
 
 def test_averages_of_cells_and_law():
     model = with_holes(n=30)
-    states = [state.unknowns[0] for state in chain_of(unseen(model), Chains(Gibbs(chains=1)), 50)]
+    states = [state.unknowns[0] for state in chain_of(unseen(model), gibbs(chains=1), 50)]
     average = EntryAverage()
     for state in states:
         average.add(state)

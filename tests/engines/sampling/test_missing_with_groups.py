@@ -10,8 +10,7 @@ from missing_problems import COVARIATES, unseen, with_holes
 from softmargin.core.loop import run
 from softmargin.designs.dense import Dense
 from softmargin.engines.alternate import Alternate
-from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.loo.missing_cavity import missing_cavities
@@ -65,7 +64,7 @@ def test_cavities_of_one_group_are_those_of_an_intercept():
 
 def test_draws_of_one_group_are_those_of_an_intercept():
     def means(model):
-        engine, model = Chains(Gibbs(chains=1)), unseen(model, COVARIATES)
+        engine, model = gibbs(chains=1), unseen(model, COVARIATES)
         state, kept = engine.init(model)[0], []
         lead = int(model.blocks.design.intercept)
         for iteration in range(1, 1601):

@@ -16,7 +16,7 @@ from test_gibbs import CONTROL, LIMIT, ess
 from softmargin.core.model import Model
 from softmargin.designs import Dense
 from softmargin.designs.grouped import Grouped, GroupTerm
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.losses import Hinge
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 from softmargin.priors.covariances import HalfTCovariance, InverseWishart
@@ -67,7 +67,7 @@ def test_random_intercepts_against_quadrature(moves, hyperprior):
         name: grid_expectation(np.broadcast_to(value, log_density.shape), log_density, start, t)
         for name, value in functions.items()
     }
-    model, engine, sweeps = small_model(np.ones((8, 1)), codes, y, c, hyperprior), Gibbs(1, moves), 6000
+    model, engine, sweeps = small_model(np.ones((8, 1)), codes, y, c, hyperprior), gibbs(1, moves), 6000
     chain, series = engine.init(model)[0], np.empty((sweeps, 3))
     for iteration in range(1, sweeps + 301):
         chain = engine.sweep(model, chain, 0, iteration)
@@ -168,7 +168,7 @@ def tilted_model(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "moves"), [("half-t", True), ("half-t", False), ("inverse Wishart", True)])
 def test_tilted_joint_distribution(name, moves):
-    worst = worst_score(tilted_model(name), Gibbs(1, moves), COVARIANCES[name], 4000)
+    worst = worst_score(tilted_model(name), gibbs(1, moves), COVARIANCES[name], 4000)
     assert abs(worst[1]) < LIMIT, worst
 
 
@@ -204,4 +204,4 @@ def test_tilted_joint_distribution_sees_broken_samplers(kind, sweeps):
     part = model.prior.parts[1]
     wrong = replace(part, prior=replace(part.prior, hyperprior=kind(0.8, 3.0)))
     model = model.with_prior(replace(model.prior, each=(model.prior.parts[0], wrong)))
-    assert abs(worst_score(model, Gibbs(1), COVARIANCES["half-t"], sweeps)[1]) > CONTROL
+    assert abs(worst_score(model, gibbs(1), COVARIANCES["half-t"], sweeps)[1]) > CONTROL

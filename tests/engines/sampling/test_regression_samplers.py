@@ -16,12 +16,13 @@ from engine_problems import build, log_scale_density, normal_logpdf, rows_of
 from softmargin.core.loop import run
 from softmargin.engines.alternate import Alternate
 from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.sweeps import SweptHMC
-from softmargin.engines.selection import spike_slab
-from softmargin.engines.selection.collapsed import CollapsedGibbs
-from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs
-from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
+from softmargin.engines.sampling.whole import whole
+from softmargin.engines.selection import active
+from softmargin.engines.selection.collapsed import collapsed
+from softmargin.engines.selection.laplace_zero import laplace_zero
+from softmargin.engines.selection.spike_slab import spike_slab
 from softmargin.engines.vi.laplace_zero import LaplaceZeroVB
 from softmargin.losses import EpsilonInsensitive, Hinge, Squared
 from softmargin.priors import Bridge, HalfCauchy, Horseshoe, InverseGamma, LaplaceZero, Lasso, Ridge, SpikeSlab
@@ -29,6 +30,10 @@ from softmargin.unknowns.noise import Noise
 
 LIMIT = 4.0
 HYPER = HalfCauchy(1.0)
+
+
+def beside(sampler):
+    return sampler if isinstance(sampler, Chains) else whole(sampler)
 
 
 def z_score(series, exact, floor=0.0):
@@ -40,7 +45,7 @@ def z_score(series, exact, floor=0.0):
 
 def drawn(sampler, model, noise, sweeps, warmup=200):
     """States of the first chain after the warm-up."""
-    engine, model = Chains(sampler), model.with_unknowns((noise,))
+    engine, model = beside(sampler), model.with_unknowns((noise,))
     state, kept = engine.init(model)[0], []
     for iteration in range(1, warmup + sweeps + 1):
         state = engine.sweep(model, state, 0, iteration)
@@ -115,29 +120,29 @@ def test_squared_loss_equals_enumeration(level):
     model = responses(25, 4, Squared(), prior=prior, intercept=True, c=np.resize([1.0, 2.0, 0.5], 25))
     levels = np.array([math.log(0.8)]) if level else np.linspace(-1.6, 1.4, 121)
     exact, mean = enumerated(model, prior, levels, np.zeros(1) if level else log_scale_density(HYPER, levels))
-    kept = drawn(CollapsedGibbs(chains=1), model, Noise(HYPER, level), 1500)
+    kept = drawn(collapsed(chains=1), model, Noise(HYPER, level), 1500)
     assert 0.2 < exact.min() < exact.max() < 0.95
     for j in range(4):
-        assert abs(z_score([state.chain.gamma[j + 1] for state in kept], exact[j])) < LIMIT
+        assert abs(z_score([state.gamma[j + 1] for state in kept], exact[j])) < LIMIT
         assert abs(z_score([state.inclusion[j + 1] for state in kept], exact[j])) < LIMIT
     if level is None:
         assert abs(z_score([level_of(state) for state in kept], mean)) < LIMIT
-    assert all(not state.beta[1:][~state.chain.gamma[1:]].any() for state in kept[:50])
+    assert all(not state.beta[1:][~state.gamma[1:]].any() for state in kept[:50])
 
 
 def test_exchanges_alone_visit_models_of_one_size_rightly(monkeypatch):
     """With the scan left out, the size stays and the exchanges draw which columns are in from their conditional."""
-    from softmargin.engines.selection import collapsed
+    from softmargin.engines.selection import collapsed as module
 
     def swept_only(M, d, logit, order, uniform, gamma, inclusion):
         for j in np.flatnonzero(gamma):
-            collapsed.sweep(M, j, 1.0)
+            module.sweep(M, j, 1.0)
         return 0
 
-    monkeypatch.setattr(collapsed, "scan", swept_only)
+    monkeypatch.setattr(module, "scan", swept_only)
     prior = SpikeSlab(0.3, scale=0.8)
     model = responses(12, 4, Squared(), prior=prior)
-    engine = CollapsedGibbs(chains=1, swaps=2)
+    engine = collapsed(chains=1, swaps=2)
     state = engine.init(model)[0]._replace(gamma=np.array([True, True, False, False]))
     X, models = rows_of(model), list(itertools.combinations(range(4), 2))
     logs = [log_evidence(X[:, m], model.y, model.c, np.full(2, 0.8**-2), 1.0) for m in models]
@@ -193,12 +198,12 @@ def laplace_logpdf(x, scale):
 
 SPIKE, ZERO = SpikeSlab(0.4, scale=0.7), LaplaceZero(0.4, scale=0.5)
 SAMPLERS = {
-    "lines": (SPIKE, SpikeSlabGibbs(chains=1, warmup=200)),
-    "births": (SPIKE, SpikeSlabGibbs(chains=1, warmup=200, flips=1, births=4, swaps=2)),
-    "many columns": (SPIKE, SpikeSlabGibbs(chains=1, warmup=200, flips=2, births=2, swaps=2)),
-    "plain": (SPIKE, SpikeSlabGibbs(chains=1, warmup=200, scan="plain")),
-    "collapsed": (SPIKE, CollapsedGibbs(chains=1)),
-    "laplace": (ZERO, LaplaceZeroGibbs(chains=1)),
+    "lines": (SPIKE, spike_slab(chains=1, warmup=200)),
+    "births": (SPIKE, spike_slab(chains=1, warmup=200, flips=1, births=4, swaps=2)),
+    "many columns": (SPIKE, spike_slab(chains=1, warmup=200, flips=2, births=2, swaps=2)),
+    "plain": (SPIKE, spike_slab(chains=1, warmup=200, scan="plain")),
+    "collapsed": (SPIKE, collapsed(chains=1)),
+    "laplace": (ZERO, laplace_zero(chains=1)),
 }
 
 
@@ -206,7 +211,7 @@ SAMPLERS = {
 def test_epsilon_loss_equals_quadrature(name, monkeypatch):
     """Two correlated columns, four models, the level learned: indicators, probabilities and the level."""
     if name == "many columns":  # lines without the whole of X'KX, of which rows are kept that go with a noise level
-        monkeypatch.setattr(spike_slab, "_WIDE", 1)
+        monkeypatch.setattr(active, "_WIDE", 1)
     prior, sampler = SAMPLERS[name]
     model = responses(14, 2, EpsilonInsensitive(0.25), prior=prior, c=np.resize([1.0, 0.6, 1.5], 14))
     slab = (lambda x: normal_logpdf(x, 0.7)) if prior is SPIKE else (lambda x: laplace_logpdf(x, 0.5))
@@ -214,7 +219,7 @@ def test_epsilon_loss_equals_quadrature(name, monkeypatch):
     assert 0.25 < exact.min() < exact.max() < 0.85
     kept = drawn(sampler, model, Noise(HYPER), 2000)
     for j in range(2):
-        assert abs(z_score([state.chain.gamma[j] for state in kept], exact[j])) < LIMIT
+        assert abs(z_score([state.gamma[j] for state in kept], exact[j])) < LIMIT
         # the grid on a line is good to a few 1e-4
         assert abs(z_score([state.inclusion[j] for state in kept], exact[j], 3e-4)) < LIMIT
     assert abs(z_score([level_of(state) for state in kept], level)) < LIMIT
@@ -226,8 +231,8 @@ def test_a_learned_band_equals_quadrature():
     model = replace(build(rows_of(model)[:, :1], model.y, prior=SPIKE, intercept=False, seed=4), loss=model.loss)
     l, t = np.linspace(-7.0, 4.0, 121), np.linspace(-11.0, 4.0, 121)
     exact, level, band = on_grid(model, lambda x: normal_logpdf(x, 0.7), 0.4, np.linspace(-2.5, 3.0, 111), l, t)
-    kept = drawn(SpikeSlabGibbs(chains=1, warmup=200), model, Noise(HYPER, width_prior=HYPER), 2500)
-    assert abs(z_score([state.chain.gamma[0] for state in kept], exact[0])) < LIMIT
+    kept = drawn(spike_slab(chains=1, warmup=200), model, Noise(HYPER, width_prior=HYPER), 2500)
+    assert abs(z_score([state.gamma[0] for state in kept], exact[0])) < LIMIT
     assert abs(z_score([state.inclusion[0] for state in kept], exact[0], 3e-4)) < LIMIT
     assert abs(z_score([level_of(state) for state in kept], level)) < LIMIT
     assert abs(z_score([math.log(state.unknowns[0].loss.epsilon) for state in kept], band)) < LIMIT
@@ -268,7 +273,7 @@ def test_hamiltonian_chains_equal_quadrature(loss):
 
 def test_a_chain_does_not_depend_on_the_others():
     model = responses(30, 3, EpsilonInsensitive(0.2), prior=Ridge()).with_unknowns((Noise(HYPER),))
-    engine = Chains(SweptHMC(chains=2))
+    engine = whole(SweptHMC(chains=2))
     together, alone = run(engine, model, max_iter=10).state, engine.init(model)[1]
     for iteration in range(1, 11):
         alone = engine.sweep(model, alone, 1, iteration)
@@ -331,7 +336,7 @@ def joint_scores(prior, loss, sampler, sweeps, *, stale=False, draws_from=None, 
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((6, 2))
     band = BAND if loss.band is not None else None
-    engine, noise = Chains(sampler), Noise(LEVEL, width_prior=band)
+    engine, noise = beside(sampler), Noise(LEVEL, width_prior=band)
     model = build(X, X[:, 0] + 0.5 * rng.standard_normal(6), prior=prior, intercept=False, seed=9)
     model = replace(model, loss=loss, unknowns=(noise,))
     state, out, other = engine.init(model)[0], [], loss if draws_from is None else draws_from
@@ -358,9 +363,9 @@ def joint_scores(prior, loss, sampler, sweeps, *, stale=False, draws_from=None, 
 
 LASSO, LEARNED = Lasso(scale=0.6), {"scale": "learn", "hyperprior": SCALE}
 JOINT = {
-    "spike, lines": (SpikeSlab(0.5, **LEARNED), EpsilonInsensitive(0.3), SpikeSlabGibbs(chains=1, warmup=0), 2500),
-    "spike, squared": (SpikeSlab(0.5, **LEARNED), Squared(), CollapsedGibbs(chains=1), 2500),
-    "laplace-zero": (LaplaceZero(0.5, **LEARNED), EpsilonInsensitive(0.3), LaplaceZeroGibbs(chains=1), 2500),
+    "spike, lines": (SpikeSlab(0.5, **LEARNED), EpsilonInsensitive(0.3), spike_slab(chains=1, warmup=0), 2500),
+    "spike, squared": (SpikeSlab(0.5, **LEARNED), Squared(), collapsed(chains=1), 2500),
+    "laplace-zero": (LaplaceZero(0.5, **LEARNED), EpsilonInsensitive(0.3), laplace_zero(chains=1), 2500),
     "hmc, ridge": (Ridge(**LEARNED), EpsilonInsensitive(0.3), SweptHMC(chains=1), 1500),
     "hmc, lasso": (LASSO, Squared(), SweptHMC(chains=1), 1500),
 }
@@ -394,7 +399,7 @@ class Stale(SweptHMC):
         return super().sweep(chain.state.model, chain, k, iteration)
 
 
-@pytest.mark.parametrize("sampler", [SpikeSlabGibbs(chains=1, warmup=0), CollapsedGibbs(chains=1)])
+@pytest.mark.parametrize("sampler", [spike_slab(chains=1, warmup=0), collapsed(chains=1)])
 def test_joint_distribution_sees_a_wrong_normaliser(sampler):
     right = EpsilonInsensitive(0.3)
     scores = joint_scores(SpikeSlab(0.5, scale=0.8), NoBand(0.3), sampler, 1000, draws_from=right)
@@ -413,7 +418,7 @@ def test_hamiltonian_chains_with_local_precisions_agree_with_gibbs(prior):
     noise = Noise(HYPER, width_prior=HYPER)
     chains = [
         np.array([[*state.beta, *state.beta**2, level_of(state)] for state in drawn(each, model, noise, n)])
-        for each, n in ((Gibbs(chains=1), 1500), (SweptHMC(chains=1), 500))
+        for each, n in ((gibbs(chains=1), 1500), (SweptHMC(chains=1), 500))
     ]
     for k in range(chains[0].shape[1]):
         means, errors_ = zip(

@@ -8,7 +8,7 @@ from class_problems import simulated_classes
 
 from softmargin.designs import Dense
 from softmargin.designs.classes import helmert
-from softmargin.engines.sampling.crammer_singer import ScoreGibbs, ScoreModel
+from softmargin.engines.sampling.crammer_singer import ScoreModel, score_gibbs
 from softmargin.losses.crammer_singer import CrammerSinger
 from softmargin.priors import HalfT, Ridge
 from softmargin.rows.in_memory import Blocks
@@ -90,14 +90,14 @@ def three():
 
 def test_three_classes_against_quadrature(three):
     model, theta, weight = three
-    draws, _ = chain_of(ScoreGibbs(chains=1), model)
+    draws, _ = chain_of(score_gibbs(chains=1), model)
     for name, values in moments(draws).items():
         assert abs(distance(values, weight @ moments(theta)[name])) < 4.0, name
 
 
 def test_without_scale_moves_too(three):
     model, theta, weight = three
-    draws, _ = chain_of(ScoreGibbs(chains=1, scale_moves=False), model)
+    draws, _ = chain_of(score_gibbs(chains=1, scale_moves=False), model)
     for name, values in moments(draws).items():
         assert abs(distance(values, weight @ moments(theta)[name])) < 4.0, name
 
@@ -117,7 +117,7 @@ def test_a_wrong_hinge_fails_the_same_test(three):
     wrong = ScoreModel(
         model.blocks, _Unspread(), model.prior, model.free, model.streams, Full(), label=model.label, k=model.k
     )
-    draws, _ = chain_of(ScoreGibbs(chains=1, scale_moves=False), wrong)
+    draws, _ = chain_of(score_gibbs(chains=1, scale_moves=False), wrong)
     worst = max(abs(distance(values, weight @ moments(theta)[name])) for name, values in moments(draws).items())
     assert worst > 8.0
 
@@ -127,7 +127,7 @@ def test_an_intercept_against_quadrature():
     X, label = simulated_classes(14, 1, 2, 5, signal=1.0)
     model = build_scores(X, label, 2, prior=Ridge(scale=0.9, intercept_scale=2.0), c=0.8, intercept=True)
     theta, weight = grid(model, np.array([2.0, 0.9]), 8.0)
-    draws, _ = chain_of(ScoreGibbs(chains=1), model)
+    draws, _ = chain_of(score_gibbs(chains=1), model)
     for name, values in moments(draws).items():
         assert abs(distance(values, weight @ moments(theta)[name])) < 4.0, name
 
@@ -140,7 +140,7 @@ def test_a_learned_scale_against_quadrature():
     parts = [hyper.log_density(t) - 0.5 * (unit**2).sum(axis=1) + log_likelihood(model, np.exp(t) * unit) for t in logs]
     weight = normalised(np.concatenate(parts))
     exact = moments(np.concatenate([np.exp(t) * unit for t in logs])) | {"scale": np.repeat(np.exp(logs), len(unit))}
-    draws, scale = chain_of(ScoreGibbs(chains=1), model)
+    draws, scale = chain_of(score_gibbs(chains=1), model)
     for name, values in (moments(draws) | {"scale": scale}).items():
         bounded = np.tanh(values)  # tails would make the standard error large
         assert abs(distance(bounded, weight @ np.tanh(exact[name]))) < 4.0, name
@@ -153,7 +153,7 @@ def test_jobs_do_not_matter():
         Blocks(model.blocks.design, label, model.c, workers=2),
         model.loss, model.prior, model.free, model.streams, Full(), label=label, k=3,
     )  # fmt: skip
-    engine = ScoreGibbs(chains=3)
+    engine = score_gibbs(chains=3)
     states = []
     for each in (model, other):
         state = engine.init(each)

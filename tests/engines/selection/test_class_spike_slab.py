@@ -12,7 +12,7 @@ from softmargin.core.loop import iterate, run
 from softmargin.core.model import Model
 from softmargin.designs.classes import helmert
 from softmargin.engines.selection._classes_compiled import log_odds, scan_variables, sweep
-from softmargin.engines.selection.classes import ClassSpikeSlabGibbs, _joint
+from softmargin.engines.selection.classes import _joint, class_spike_slab
 from softmargin.priors import InverseGamma, SpikeSlab
 
 
@@ -123,7 +123,7 @@ def test_inclusion_equals_exact_evidences():
     X = np.column_stack((np.array([-0.6, 0.0, 0.6])[label] + rng.standard_normal(10), rng.standard_normal(10)))
     exact = exact_inclusion(X, label, 1.0, 0.4)
     model = build_selection(X, label, SpikeSlab(0.4, scale=1.0), intercept=False, seed=4)
-    engine, drawn, used = ClassSpikeSlabGibbs(chains=1), [], []
+    engine, drawn, used = class_spike_slab(chains=1), [], []
     for k, state, _ in iterate(engine, model, max_iter=6000):
         if k > 300:
             drawn.append(state[0].gamma.astype(float))
@@ -140,7 +140,7 @@ def test_inclusion_equals_exact_evidences():
 def test_coefficients_of_excluded_variables_are_zero_and_sums_vanish():
     X, label = simulated_classes(40, 6, 3, seed=1)
     model = build_selection(X, label, SpikeSlab("learn", hyperprior=InverseGamma(2.0, 1.0), always_include=[1]))
-    for _, state, _ in iterate(ClassSpikeSlabGibbs(chains=3), model, max_iter=30):
+    for _, state, _ in iterate(class_spike_slab(chains=3), model, max_iter=30):
         for chain in state:
             beta = chain.beta.reshape(3, -1)
             np.testing.assert_allclose(beta.sum(axis=0), 0.0, atol=1e-10)
@@ -157,7 +157,7 @@ def test_signal_is_found():
     X[:, 0] += 2.0 * np.array([-1.0, 0.0, 1.0])[label]
     X[:, 1] += 2.0 * np.array([1.0, -2.0, 1.0])[label]
     model = build_selection(X, label, SpikeSlab(0.2, scale=1.0), seed=1)
-    chains = [state for k, state, _ in iterate(ClassSpikeSlabGibbs(chains=2), model, max_iter=200) if k > 50]
+    chains = [state for k, state, _ in iterate(class_spike_slab(chains=2), model, max_iter=200) if k > 50]
     inclusion = np.mean([[chain.inclusion for chain in state] for state in chains], axis=(0, 1))
     assert inclusion[1:3].min() > 0.95
     assert inclusion[3:].max() < 0.4
@@ -167,7 +167,7 @@ def test_chains_do_not_depend_on_threads():
     X, label = simulated_classes(30, 3, 3, seed=1)
     one = build_selection(X, label, SpikeSlab(0.5), seed=7)
     two = build_selection(X, label, SpikeSlab(0.5), seed=7)
-    a, b = (run(ClassSpikeSlabGibbs(chains=2), model, max_iter=5).state for model in (one, two))
+    a, b = (run(class_spike_slab(chains=2), model, max_iter=5).state for model in (one, two))
     np.testing.assert_array_equal(a[1].beta, b[1].beta)
 
 
@@ -175,4 +175,4 @@ def test_too_many_dimensions_are_refused():
     X, label = simulated_classes(6, 1600, 3, seed=1)
     model = build_selection(X, label, SpikeSlab(0.5))
     with pytest.raises(ValueError, match="fewer columns"):
-        ClassSpikeSlabGibbs().init(model)
+        class_spike_slab().init(model)

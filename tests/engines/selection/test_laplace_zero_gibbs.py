@@ -16,7 +16,7 @@ from scipy import integrate
 from scipy.special import betaln, expit
 
 from softmargin.core.loop import Outcome, run
-from softmargin.engines.selection.laplace_zero import LaplaceZeroGibbs, log_inclusion_odds
+from softmargin.engines.selection.laplace_zero import laplace_zero, log_inclusion_odds
 from softmargin.loo.cavity import CavityAverage
 from softmargin.priors import FixedScale, HalfCauchy, InverseGamma
 from softmargin.priors.laplace_zero import BoundLaplaceZero, LaplaceZero
@@ -185,7 +185,7 @@ def test_draws_equal_enumeration(prior, columns, intercept, moves, scans):
     """Inclusion by indicators and by conditional probabilities, and means by draws and conditional means."""
     X, y, c = small_problem(columns)
     model = build(X, y, c=c, prior=PRIORS[prior], intercept=intercept, seed=5)
-    draws = chains_of(model, LaplaceZeroGibbs(chains=2, scale_moves=moves, scans=scans), 5_000)
+    draws = chains_of(model, laplace_zero(chains=2, scale_moves=moves, scans=scans), 5_000)
     inclusion, mean = enumerated(X, y, c, PRIORS[prior], intercept)
     for name, wanted in (("gamma", inclusion), ("inclusion", inclusion), ("beta", mean), ("mean", mean)):
         for j in range(columns):
@@ -270,7 +270,7 @@ def tilted_worst(model, engine, X, c, prior, sweeps, warmup=200):
 )
 def test_tilted_joint_distribution(prior, moves):
     X, c, model = tilted_problem(PRIORS[prior])
-    engine = LaplaceZeroGibbs(chains=1, scale_moves=moves)
+    engine = laplace_zero(chains=1, scale_moves=moves)
     worst = tilted_worst(model, engine, X, c, PRIORS[prior], 8_000)
     assert abs(worst[1]) < LIMIT, worst
 
@@ -317,7 +317,7 @@ def test_tilted_joint_distribution_sees_broken_samplers(part):
     X, c, model = tilted_problem(prior)
     right = model.prior
     model = model.with_prior(part(**{field.name: getattr(right, field.name) for field in fields(right)}))
-    worst = tilted_worst(model, LaplaceZeroGibbs(chains=1), X, c, prior, 14_000)
+    worst = tilted_worst(model, laplace_zero(chains=1), X, c, prior, 14_000)
     assert abs(worst[1]) > CONTROL, worst
 
 
@@ -339,7 +339,7 @@ def assert_bitwise(left, right):
 @pytest.mark.parametrize(("n_chains", "n_blocks", "workers"), [(1, 5, 1), (1, None, 2), (3, 3, 3), (2, 1, 4)])
 def test_blocks_and_workers_change_nothing(n_chains, n_blocks, workers):
     X, y = simulated(9_000, 6, seed=6)
-    prior, engine = LaplaceZero("learn"), LaplaceZeroGibbs(chains=n_chains)
+    prior, engine = LaplaceZero("learn"), laplace_zero(chains=n_chains)
     model = build(X, y, prior=prior, seed=7, n_blocks=n_blocks, workers=workers)
     try:
         assert_bitwise(states(model, engine, 10), states(build(X, y, prior=prior, seed=7), engine, 10))
@@ -350,15 +350,15 @@ def test_blocks_and_workers_change_nothing(n_chains, n_blocks, workers):
 def test_chains_alone_and_together():
     X, y = simulated(60, 4, seed=6)
     model = build(X, y, prior=LaplaceZero(0.2), seed=7)
-    together = states(model, LaplaceZeroGibbs(chains=4), 20)
-    assert_bitwise(states(model, LaplaceZeroGibbs(chains=2), 20), together[:2])
+    together = states(model, laplace_zero(chains=4), 20)
+    assert_bitwise(states(model, laplace_zero(chains=2), 20), together[:2])
     assert all(np.abs(together[i].beta - together[j].beta).max() > 1e-3 for i in range(4) for j in range(i))
 
 
 def test_records():
     X, y = simulated(60, 4, seed=6)
     model = build(X, y, prior=LaplaceZero("learn", always_include=[2]), seed=7)
-    for chain in states(model, LaplaceZeroGibbs(chains=2), 30):
+    for chain in states(model, laplace_zero(chains=2), 30):
         assert chain.gamma.dtype == bool and chain.gamma[0] and chain.gamma[3]
         np.testing.assert_array_equal(chain.inclusion[[0, 3]], 1.0)
         assert set(chain.prior.values) == {"scale", "size", "inclusion"}
@@ -372,7 +372,7 @@ def test_leave_one_out_moments():
     """A coefficient that is left out has a precision so high that the moments are those of the others alone."""
     X, y = simulated(60, 4, seed=6, signal=2.0)
     model = build(X, y, prior=LaplaceZero(0.3), seed=7)
-    engine = LaplaceZeroGibbs(chains=1)
+    engine = laplace_zero(chains=1)
     chain = engine.init(model)[0]
     for iteration in range(1, 500):
         chain = engine.sweep(model, chain, 0, iteration)

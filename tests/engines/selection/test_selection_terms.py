@@ -7,8 +7,7 @@ import pytest
 from engine_problems import build
 
 from softmargin.core.loop import run
-from softmargin.engines.sampling.chains import Chains
-from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
+from softmargin.engines.selection.spike_slab import spike_slab
 from softmargin.priors import HalfT, Ridge, SpikeSlab
 from softmargin.priors.terms import TermPrior, Terms
 from softmargin.unknowns.term_scales import TermScales
@@ -42,7 +41,7 @@ def exact(rounds=40, size=25_000):
 
 
 def chain(sweeps=4000):
-    model, engine = problem(), Chains(SpikeSlabGibbs(chains=1, warmup=300))
+    model, engine = problem(), spike_slab(chains=1, warmup=300)
     state, kept = engine.init(model)[0], []
     for iteration in range(1, sweeps + 301):
         state = engine.sweep(model, state, 0, iteration)
@@ -62,7 +61,7 @@ def test_posterior_is_that_of_weighted_prior_draws():
 def test_a_wrong_hyperprior_is_seen():
     """The same comparison notices effects whose standard deviation has another prior."""
     wanted, tolerance = exact()
-    model, engine = problem(), Chains(SpikeSlabGibbs(chains=1, warmup=100))
+    model, engine = problem(), spike_slab(chains=1, warmup=100)
     terms = Terms(Ridge(), (TermPrior(("group",), 2, hyperprior=HalfT(3.0, df=5.0)),))
     free = np.zeros(4, dtype=bool)
     model = model.with_prior(terms.bind(free, 8).with_fixed(SpikeSlab(0.4, scale=1.1).bind(free[:2], 8)))
@@ -78,7 +77,7 @@ def test_a_wrong_hyperprior_is_seen():
 
 def test_states_carry_scales_and_precisions():
     model = problem()
-    state = run(Chains(SpikeSlabGibbs(chains=2, warmup=5)), model, max_iter=8).state
+    state = run(spike_slab(chains=2, warmup=5), model, max_iter=8).state
     for one in state:
         sd = one.noted["group"]
         np.testing.assert_allclose(one.prior.precision[2:], sd**-2)

@@ -16,10 +16,11 @@ from scipy.optimize import minimize
 from scipy.special import betaln, expit, gammaln
 
 from softmargin.core.loop import Outcome, run
-from softmargin.engines.selection import spike_slab
+from softmargin.engines.selection import lines
 from softmargin.engines.selection._line_compiled import CELLS, approximation, draw_on_line, line_grid, value
 from softmargin.engines.selection._scan_compiled import log_odds, swap_gain, sweep
-from softmargin.engines.selection.spike_slab import SpikeSlabGibbs
+from softmargin.engines.selection.spike_slab import spike_slab
+from softmargin.engines.selection.tally import diagnostics
 from softmargin.losses import Hinge
 from softmargin.priors import HalfCauchy, InverseGamma
 from softmargin.priors.spike_slab import BoundSpikeSlab, SpikeSlab
@@ -179,17 +180,21 @@ def exact_inclusion(X, y, c, prior, must=(), draws=40_000):
     return mean, error
 
 
+def warmup_of(engine):
+    return engine.moves[-1].moves[-1].warmup
+
+
 def collect(model, engine, sweeps):
     """Indicators and conditional probabilities, (chain, draw, coefficient), with the last state."""
     gamma, inclusion, outcome = [], [], Outcome(None)
 
     def keep(iteration, info):
-        if iteration > engine.warmup:
+        if iteration > warmup_of(engine):
             gamma.append([chain.gamma for chain in outcome.state])
             inclusion.append([chain.inclusion for chain in outcome.state])
         return False
 
-    run(engine, model, max_iter=engine.warmup + sweeps, callback=keep, outcome=outcome)
+    run(engine, model, max_iter=warmup_of(engine) + sweeps, callback=keep, outcome=outcome)
     return np.swapaxes(gamma, 0, 1), np.swapaxes(inclusion, 0, 1), outcome.state
 
 
@@ -230,7 +235,7 @@ def test_inclusion_equals_enumeration(case):
     model = build(X, y, c=c, prior=prior, seed=17)
     exact, error = exact_inclusion(X, y, c, prior)
     assert error.max() < 0.006
-    gamma, inclusion, _ = collect(model, SpikeSlabGibbs(chains=2, warmup=200, **options), 1200)
+    gamma, inclusion, _ = collect(model, spike_slab(chains=2, warmup=200, **options), 1200)
     for j in range(p):
         for series in (gamma[..., j + 1], inclusion[..., j + 1]):
             z = z_score(series, exact[j], max(error[j], 3e-4))  # the grid on a line is good to a few 1e-4
@@ -247,7 +252,7 @@ def test_removal_that_costs_a_thousand_nats():
     y = np.sign(4.0 * X[:, 0] + 0.1 * X[:, 2] + 0.4 * rng.standard_normal(n))
     prior, c = SpikeSlab(0.1, 10.0), np.ones(n)
     model = build(X, y, prior=prior, seed=5)
-    gamma, inclusion, state = collect(model, SpikeSlabGibbs(chains=4, warmup=150, swaps=8), 400)
+    gamma, inclusion, state = collect(model, spike_slab(chains=4, warmup=150, swaps=8), 400)
     chain = state[0]
     without = np.where(np.arange(5) == 1, 0.0, chain.beta)
     cost = chain.loglik - float(Hinge().loglik(model.y, model.c, model.blocks.matvec(without)).sum())
@@ -257,11 +262,11 @@ def test_removal_that_costs_a_thousand_nats():
     for j in (1, 2, 3):
         for series in (gamma[..., j + 1], inclusion[..., j + 1]):
             assert abs(z_score(series, exact[j], error[j] + 1e-3)) < LIMIT, j
-    diagnostics = SpikeSlabGibbs(chains=4).diagnostics(state)
-    np.testing.assert_allclose(diagnostics["indicator"], gamma.mean(axis=1))
-    np.testing.assert_allclose(diagnostics["inclusion"], inclusion.mean(axis=1))
-    assert np.abs(diagnostics["gap"].mean(axis=0)).max() < 0.04
-    assert (diagnostics["flip_acceptance"] > 0.98).all()
+    found = diagnostics(state)
+    np.testing.assert_allclose(found["indicator"], gamma.mean(axis=1))
+    np.testing.assert_allclose(found["inclusion"], inclusion.mean(axis=1))
+    assert np.abs(found["gap"].mean(axis=0)).max() < 0.04
+    assert (found["flip_acceptance"] > 0.98).all()
 
 
 # --- the tilted joint distribution ----------------------------------------------------------------------------
@@ -316,12 +321,12 @@ def tilted_scores(model, engine, X, c, sweeps):
     y, rng = model.blocks.y, np.random.default_rng(5)
     chain = engine.init(model)[0]
     beta, log_scale, pi = np.empty((sweeps, 3)), np.empty(sweeps), np.empty(sweeps)
-    for iteration in range(1, engine.warmup + sweeps + 1):
+    for iteration in range(1, warmup_of(engine) + sweeps + 1):
         chain = engine.sweep(model, chain, 0, iteration)
         log_ratio = 2.0 * c * (np.maximum(1.0 + chain.f, 0.0) - np.maximum(1.0 - chain.f, 0.0))
         y[:] = np.where(rng.random(6) < expit(log_ratio), 1.0, -1.0)
-        if iteration > engine.warmup:
-            at = iteration - engine.warmup - 1
+        if iteration > warmup_of(engine):
+            at = iteration - warmup_of(engine) - 1
             beta[at], pi[at] = chain.beta, chain.prior.values["inclusion"]
             log_scale[at] = math.log(chain.prior.values["scale"])
     reference = tilted_reference(X, c)
@@ -335,12 +340,11 @@ def worst(scores):
     return max(scores.items(), key=lambda entry: abs(entry[1]))
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"births": 2, "flips": 1, "scale_moves": False}, {"scan": "plain"}, {"ladder": (0.5,)}]
-)
+@pytest.mark.parametrize("options", [{}, {"births": 2, "flips": 1, "scale_moves": False}, {"scan": "plain"}])
 def test_tilted_joint_distribution(options):
+    """Without companions: labels drawn given the chain alone are not those of a chain and its companions together."""
     X, c, model = tilted_problem()
-    scores = tilted_scores(model, SpikeSlabGibbs(chains=1, warmup=200, **options), X, c, 3000)
+    scores = tilted_scores(model, spike_slab(chains=1, warmup=200, **options), X, c, 3000)
     assert abs(worst(scores)[1]) < LIMIT, worst(scores)
 
 
@@ -364,20 +368,20 @@ class WrongScale(BoundSpikeSlab):
 def test_tilted_joint_distribution_sees_broken_priors(part):
     X, c, model = tilted_problem()
     prior = part(**{field.name: getattr(model.prior, field.name) for field in fields(model.prior)})
-    scores = tilted_scores(model.with_prior(prior), SpikeSlabGibbs(chains=1, warmup=200), X, c, 4000)
+    scores = tilted_scores(model.with_prior(prior), spike_slab(chains=1, warmup=200), X, c, 4000)
     assert abs(worst(scores)[1]) > CONTROL, worst(scores)
 
 
 def test_tilted_joint_distribution_sees_a_missing_occam_factor(monkeypatch):
     """Flips whose odds are off by half a nat."""
-    right = spike_slab.flips
+    right = lines.flips
 
     def wrong(rng, Z, K, full, diagonal, D, logit, *rest):
         return right(rng, Z, K, full, diagonal, D, logit + 0.5, *rest)
 
-    monkeypatch.setattr(spike_slab, "flips", wrong)
+    monkeypatch.setattr(lines, "flips", wrong)
     X, c, model = tilted_problem()
-    scores = tilted_scores(model, SpikeSlabGibbs(chains=1, warmup=200), X, c, 3000)
+    scores = tilted_scores(model, spike_slab(chains=1, warmup=200), X, c, 3000)
     assert abs(worst(scores)[1]) > CONTROL, worst(scores)
 
 
@@ -396,7 +400,7 @@ def assert_same(left, right):
 @pytest.mark.parametrize(("n_blocks", "workers"), [(3, 1), (None, 2), (2, 4)])
 def test_blocks_and_workers_change_nothing(scan, n_blocks, workers):
     X, y = simulated(4500, 5, seed=6)
-    engine, prior = SpikeSlabGibbs(chains=3, warmup=6, scan=scan), SpikeSlab("learn")
+    engine, prior = spike_slab(chains=3, warmup=6, scan=scan), SpikeSlab("learn")
     plain = run(engine, build(X, y, prior=prior, seed=7), max_iter=12).state
     model = build(X, y, prior=prior, seed=7, n_blocks=n_blocks, workers=workers)
     try:
@@ -410,9 +414,9 @@ def test_chains_alone_and_together(shape):
     """Chain k does not know how many others there are, whichever the regime."""
     X, y = simulated(*shape, seed=6)
     model = build(X, y, prior=SpikeSlab("learn"), seed=7)
-    together = run(SpikeSlabGibbs(chains=4, warmup=20), model, max_iter=40).state
-    assert_same(run(SpikeSlabGibbs(chains=2, warmup=20), model, max_iter=40).state, together[:2])
-    other = run(SpikeSlabGibbs(chains=1, warmup=20), build(X, y, prior=SpikeSlab("learn"), seed=8), max_iter=40).state
+    together = run(spike_slab(chains=4, warmup=20), model, max_iter=40).state
+    assert_same(run(spike_slab(chains=2, warmup=20), model, max_iter=40).state, together[:2])
+    other = run(spike_slab(chains=1, warmup=20), build(X, y, prior=SpikeSlab("learn"), seed=8), max_iter=40).state
     assert np.abs(other[0].beta - together[0].beta).max() > 1e-3
 
 
@@ -420,7 +424,7 @@ def test_record():
     """Excluded coefficients are exactly zero, the predictors are those of beta, the precision holds them there."""
     X, y = simulated(80, 6, seed=2)
     model = build(X, y, prior=SpikeSlab(0.3, 1.0, always_include=[4]), seed=3)
-    engine = SpikeSlabGibbs(chains=4, warmup=30)
+    engine = spike_slab(chains=4, warmup=30)
     first = engine.init(model)
     assert [int(chain.gamma.sum()) for chain in first[:2]] == [2, 7]
     for chain in run(engine, model, max_iter=60).state:
@@ -430,18 +434,18 @@ def test_record():
         assert chain.inclusion[0] == chain.inclusion[5] == 1.0
         assert chain.prior.values["size"] == chain.gamma[1:].sum()
         assert ((chain.prior.precision > 1e19) == ~chain.gamma).all()
-        assert chain.tally.sweeps == 30
+        assert chain.own["tally"].sweeps == 30
 
 
 def test_nothing_adapts_after_the_warmup():
     X, y = simulated(50, 4, seed=2)
     model = build(X, y, prior=SpikeSlab(0.3, 1.0), seed=3)
-    engine = SpikeSlabGibbs(chains=1, warmup=25)
+    engine = spike_slab(chains=1, warmup=25)
     references = []
     state = engine.init(model)
     for iteration in range(60):
         state, _ = engine.step(model, state, iteration)
-        references.append(state[0].reference)
+        references.append(state[0].own["lines"].reference)
     assert len({id(reference) for reference in references[:26]}) > 4
     assert all(reference is references[25] for reference in references[25:])
 
@@ -452,7 +456,7 @@ def test_all_columns_always_in_is_the_ridge():
     prior = SpikeSlab(0.5, 1.3, always_include=[0, 1], intercept_scale=2.0)
     model = build(X, y, c=c, prior=prior, seed=3)
     draws = []
-    engine = SpikeSlabGibbs(chains=1, warmup=100)
+    engine = spike_slab(chains=1, warmup=100)
     chain = engine.init(model)[0]
     for iteration in range(1, 2600):
         chain = engine.sweep(model, chain, 0, iteration)
@@ -478,7 +482,7 @@ def test_many_columns():
     f = 2.0 * X[:, :5] @ np.array([1.0, -1.0, 1.0, -1.0, 1.0])
     y = np.where(f + 0.5 * rng.standard_normal(250) > 0.0, 1.0, -1.0)
     model = build(X, y, c=0.5, prior=SpikeSlab(expected_size=5.0, scale=1.0), standardized=True, seed=3)
-    gamma, inclusion, _ = collect(model, SpikeSlabGibbs(chains=2, warmup=60), 60)
+    gamma, inclusion, _ = collect(model, spike_slab(chains=2, warmup=60), 60)
     for series in (gamma, inclusion):
         found = series.mean(axis=(0, 1))[1:] > 0.5
         assert found[:5].all()
@@ -489,20 +493,20 @@ def test_refuses_what_it_cannot_do():
     X, y = simulated(20, 2)
     model = build(X, y, prior=SpikeSlab(0.5, 1.0))
     with pytest.raises(ValueError, match="scan must be"):
-        SpikeSlabGibbs(scan="lines and more")
+        spike_slab(scan="lines and more")
 
     class Other(Hinge):
         def loglik(self, y, c, f):
             return -np.log1p(np.exp(-y * f))
 
     with pytest.raises(TypeError, match="needs the hinge, and Other"):
-        SpikeSlabGibbs().init(replace(model, loss=Other()))
+        spike_slab().init(replace(model, loss=Other()))
 
 
 def test_half_cauchy_scale_runs_on_separable_data():
     """A learned scale with all columns out and on separable classes stays finite."""
     X, _ = simulated(30, 3, seed=1)
     model = build(X, np.sign(X[:, 0]), prior=SpikeSlab(0.05, hyperprior=HalfCauchy(1.0)), seed=3)
-    for chain in run(SpikeSlabGibbs(chains=2, warmup=50), model, max_iter=200).state:
+    for chain in run(spike_slab(chains=2, warmup=50), model, max_iter=200).state:
         assert np.isfinite(chain.beta).all() and np.isfinite(chain.inclusion).all()
         assert 0.0 < chain.prior.values["scale"] < 1e12

@@ -15,7 +15,7 @@ from softmargin.core.loop import run
 from softmargin.designs import Dense
 from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.engines.mode.newton import Newton
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.scale_mixture import mix_over_scale
@@ -174,7 +174,7 @@ def test_blocks_and_workers_change_nothing(kind):
     many = grouped_model(kind, n=6000, n_blocks=3, workers=2)
     assert len(one.blocks.cells) == 3
     try:
-        left, right = (run(Gibbs(chains=2), m, max_iter=3).state for m in (one, many))
+        left, right = (run(gibbs(chains=2), m, max_iter=3).state for m in (one, many))
         for a, b in zip(left, right, strict=True):
             np.testing.assert_array_equal(a.beta, b.beta)
             assert a.prior.values == b.prior.values

@@ -11,7 +11,7 @@ from scipy.special import log_expit, log_ndtr
 
 from softmargin.core.loop import run
 from softmargin.core.model import require
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import CompleteHinge, Logit, NoisyHinge, Probit, Rows
@@ -112,7 +112,7 @@ def test_other_latent_normal_losses_are_sampled(loss):
     density = np.array([loss.loglik(y, c, X[:, 0] * b).sum() for b in beta]) - 0.5 * (beta / 1.5) ** 2
     mass = np.exp(density - density.max())
     mean = float(mass @ beta / mass.sum())
-    engine, drawn = Gibbs(chains=1), np.empty(4000)
+    engine, drawn = gibbs(chains=1), np.empty(4000)
     chain = engine.init(model)[0]
     for iteration in range(-100, len(drawn)):
         chain = engine.sweep(model, chain, 0, iteration + 101)
@@ -131,7 +131,7 @@ X_SMALL = np.random.default_rng(12).standard_normal((20, 1))
 
 def ranks(loss, simulate, replications=200):
     """Rank of each true coefficient, and of the log likelihood, among thinned draws; data from the model itself."""
-    rng, engine, out = np.random.default_rng(0), Gibbs(chains=1), np.empty((replications, 3), dtype=int)
+    rng, engine, out = np.random.default_rng(0), gibbs(chains=1), np.empty((replications, 3), dtype=int)
     prior = Ridge(scale=1.5, intercept_scale=1.0)
     for r in range(replications):
         beta = rng.standard_normal(2) * [1.0, 1.5]

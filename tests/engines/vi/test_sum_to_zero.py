@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris, load_wine
 from softmargin.core.loop import iterate, run
 from softmargin.engines.mode.duality_gap import certify
 from softmargin.engines.mode.newton import Newton
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import HMC
 from softmargin.engines.sampling.hmc.sweeps import SweptHMC
 from softmargin.engines.vi.fixed_point import EM, MeanField
@@ -295,7 +295,7 @@ def z_scores(sample, exact):
 def chain_of(model, sweeps=6000, engine=None):
     """Statistics of one chain: b_0, b_2, b_0^2, |b| and the log scale."""
     out = []
-    for k, state, _ in iterate(Gibbs(chains=1) if engine is None else engine, model, max_iter=sweeps + 200):
+    for k, state, _ in iterate(gibbs(chains=1) if engine is None else engine, model, max_iter=sweeps + 200):
         beta = state[0].beta
         if k > 200:
             out.append([beta[0], beta[2], beta[0] ** 2, np.abs(beta).sum(), math.log(state[0].prior.values["scale"])])
@@ -429,6 +429,6 @@ def test_chain_does_not_depend_on_the_solver(name):
 def test_number_of_threads_does_not_matter():
     X, label = simulated_classes(900, 3, 4, seed=0)
     one, two = (build_classes(X, label, prior=Ridge(), workers=workers) for workers in (1, 2))
-    a, b = (run(Gibbs(chains=2), model, max_iter=3).state for model in (one, two))
+    a, b = (run(gibbs(chains=2), model, max_iter=3).state for model in (one, two))
     np.testing.assert_array_equal(a[1].beta, b[1].beta)
     two.blocks.close()

@@ -13,7 +13,7 @@ from softmargin.core.unknown import Seen
 from softmargin.designs.classes import ClassDesign, CompletedClasses, pair_weights
 from softmargin.designs.dense import Dense
 from softmargin.engines.alternate import Alternate
-from softmargin.engines.sampling.gibbs import Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import MeanField
 from softmargin.losses import Hinge
 from softmargin.models.build import kept_columns
@@ -126,7 +126,7 @@ def test_drawn_entries_have_the_density_of_their_row():
     state = unknown.drawn(unknown.start(model))
     beta = 1.5 * np.random.default_rng(1).standard_normal((3, 4))
     beta -= beta.mean(axis=0)
-    chain = Gibbs(chains=1).init(unknown.apply(model, state))[0]._replace(beta=beta.ravel())
+    chain = gibbs(chains=1).init(unknown.apply(model, state))[0]._replace(beta=beta.ravel())
     drawn = []
     for iteration in range(6000):
         now = unknown.apply(model, state)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from softmargin.core.chain import Chain
 from softmargin.core.loop import Info
 from softmargin.core.model import Model
-from softmargin.engines.sampling.gibbs import Chain, Gibbs
+from softmargin.engines.sampling.gibbs import gibbs
 
 __all__ = ["Annealing", "heated"]
 
@@ -52,13 +53,13 @@ class Annealing:
 
     def init(self, model: Model) -> tuple[Chain, ...]:
         """Chains of the posterior itself, at the start of its scale."""
-        return Gibbs(self.chains).init(heated(model, model.prior.start().values["scale"], 1.0))
+        return gibbs(self.chains).init(heated(model, model.prior.start().values["scale"], 1.0))
 
     def step(self, model: Model, state: tuple[Chain, ...], iteration: int) -> tuple[tuple[Chain, ...], Info]:
         """One sweep of every chain at the next temperature."""
         temperature = self.cold ** (iteration / max(self.sweeps - 1, 1))
         learned = model.prior.stretch(model.prior.start()) is not None
-        serial, engine = model.serial(), Gibbs(self.chains)
+        serial, engine = model.serial(), gibbs(self.chains)
         # unlike a mode, draws fill the directions that no row sees, and these tell the scale as the others do
         drawn = replace(model.prior, rows=None) if learned else model.prior  # type: ignore[type-var]
 

@@ -1,88 +1,129 @@
-"""Chains over the coefficients and whatever else is not known."""
+"""One engine for all samplers: several chains, a sweep of moves each."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from itertools import groupby
+from typing import Any
 
+from softmargin.core.chain import Chain
 from softmargin.core.loop import Info
 from softmargin.core.model import Model, require
+from softmargin.core.move import Move, check_order
 from softmargin.core.unknown import implied
-from softmargin.rows.streams import Address
+from softmargin.rows.streams import Address, Purpose
 
-__all__ = ["Chains", "JointChain"]
+__all__ = ["Chains", "State"]
 
-
-class JointChain(NamedTuple):
-    """A sampler's chain of the coefficients, the drawn states of the unknowns, and the log likelihood of both."""
-
-    chain: Any
-    unknowns: tuple[Any, ...]
-    loglik: float
-    noted: dict[str, float]  # numbers of the unknowns that are worth recording
-
-    def __getattr__(self, name: str) -> Any:
-        """What else is asked for is the sampler's."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.chain, name)
+State = tuple[Chain, ...]
+Start = Callable[[Model, int], State]
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Several chains: every unknown given the coefficients in turn, then the sampler given the unknowns.
+    """Several chains; a sweep makes every move in turn.
 
-    An unknown is drawn with the row latents integrated out, or with fresh ones: the sampler does not keep its latents,
-    so that they are never out of date. Each draw leaves the joint posterior invariant, and so does a sweep.
+    Each move leaves the joint posterior of the coefficients, the prior's variables and the unknowns invariant, and so
+    does a sweep. An order in which a move reads what another has left stale is refused.
 
     Parameters
     ----------
-    sampler : sampler with ``chains``, ``init``, ``sweep`` and ``moved``
-        Draws the coefficients and the prior's variables at known unknowns.
-    start : tuple or None
+    moves : tuple of Move
+        The moves of a sweep, in their order.
+    start : callable
+        ``start(model, chains)`` gives the first chains of a model without unknowns.
+    chains : int
+        Number of chains.
+    unknowns : tuple or None
         States of the unknowns in a variational fit, to start from.
     """
 
-    sampler: Any
-    start: tuple[Any, ...] | None = None
+    moves: tuple[Move, ...]
+    start: Start
+    chains: int = 4
+    unknowns: tuple[Any, ...] | None = None
 
-    @property
-    def chains(self) -> int:
-        """Number of chains."""
-        return int(self.sampler.chains)
+    def __post_init__(self) -> None:
+        check_order(self.moves)
 
-    def init(self, model: Model) -> tuple[JointChain, ...]:
-        """The sampler's chains where the unknowns start."""
-        first = self.start or tuple(unknown.start(model) for unknown in model.unknowns)
+    @cached_property
+    def _runs(self) -> tuple[tuple[bool, tuple[Move, ...]], ...]:
+        """Moves next to each other that are made chain by chain, or by all chains together."""
+        return tuple((key, tuple(run)) for key, run in groupby(self.moves, key=lambda move: move.together))
+
+    @cached_property
+    def _stale(self) -> frozenset[str]:
+        """What a sweep leaves stale."""
+        return check_order(self.moves)
+
+    def init(self, model: Model) -> State:
+        """The first chains, where the unknowns start."""
+        first = self.unknowns or tuple(unknown.start(model) for unknown in model.unknowns)
         states = tuple(unknown.drawn(state) for unknown, state in zip(model.unknowns, first, strict=True))
-        now = implied(model, states)
-        require(self.sampler, loss=now.loss, prior=now.prior)
-        return tuple(_joint(model, chain, states) for chain in self.sampler.init(now))
+        now = _known(model, states)
+        for move in self.moves:
+            require(move, loss=now.loss, prior=now.prior)
+        chains = self.start(now, self.chains)
+        for move in self.moves:
+            chains = move.prepare(now, chains)
+        return tuple(self._closed(model, chain._replace(unknowns=states)) for chain in chains)
 
-    def step(self, model: Model, state: tuple[JointChain, ...], iteration: int) -> tuple[tuple[JointChain, ...], Info]:
+    def step(self, model: Model, state: State, iteration: int) -> tuple[State, Info]:
         """One sweep of every chain; chains run on the threads, and do not depend on how."""
         serial = model.serial() if self.chains > 1 else model
+        for number, (together, moves) in enumerate(self._runs):
+            if together:
+                for move in moves:
+                    state = move(Address(model.streams, 0, iteration + 1), model, state)
+                continue
+            before = state
 
-        def sweep(k: int) -> JointChain:
-            return self.sweep(serial, state[k], k, iteration + 1)
+            def sweep(k: int, moves: Any = moves, number: int = number, before: State = before) -> Chain:
+                return _made(moves, serial, before[k], k, iteration + 1, number)
 
-        new = tuple(model.blocks.parallel(sweep, range(self.chains)))
-        return new, Info(sum(chain.loglik for chain in new) / len(new), math.inf)
+            state = tuple(model.blocks.parallel(sweep, range(self.chains)))
+        if model.unknowns or "loglik" in self._stale:
+            state = tuple(self._closed(serial, chain) for chain in state)
+        return state, Info(sum(chain.loglik for chain in state) / len(state), math.inf)
 
-    def sweep(self, model: Model, state: JointChain, k: int, iteration: int) -> JointChain:
-        """One sweep of chain number ``k``."""
-        random, chain, states = Address(model.streams, k, iteration), state.chain, list(state.unknowns)
-        for place, unknown in enumerate(model.unknowns):
-            others = implied(model, tuple(states), without=place)
-            states[place], chain = unknown.draw(random, others, states[place], chain)
-        now = implied(model, tuple(states))
-        chain = self.sampler.sweep(now, self.sampler.moved(now, chain), k, iteration)
-        return _joint(model, chain, tuple(states))
+    def sweep(self, model: Model, chain: Chain, k: int, iteration: int) -> Chain:
+        """One sweep of chain number ``k`` alone."""
+        for number, (together, moves) in enumerate(self._runs):
+            if together:
+                raise ValueError(f"{type(moves[0]).__name__} moves all chains together; use step.")
+            chain = _made(moves, model, chain, k, iteration, number)
+        return self._closed(model, chain)
+
+    def _closed(self, model: Model, chain: Chain) -> Chain:
+        """The chain with the log likelihood of everything that was drawn, and the numbers that are worth recording."""
+        if "loglik" in self._stale:
+            now = _known(model, chain.unknowns)
+            f = now.blocks.matvec(chain.beta) if "f" in self._stale else chain.f
+            chain = chain._replace(loglik=float(now.loss.loglik(now.y, now.c, f).sum()))
+        if not model.unknowns:
+            return chain
+        known = list(zip(model.unknowns, chain.unknowns, strict=True))
+        off = sum(unknown.log_normalizer(model, state) for unknown, state in known)
+        noted = {name: value for unknown, state in known for name, value in unknown.noted(state).items()}
+        return chain._replace(loglik=chain.loglik - off, noted=noted)
 
 
-def _joint(model: Model, chain: Any, states: tuple[Any, ...]) -> JointChain:
-    known = list(zip(model.unknowns, states, strict=True))
-    off = sum(unknown.log_normalizer(model, state) for unknown, state in known)
-    noted = {name: value for unknown, state in known for name, value in unknown.noted(state).items()}
-    return JointChain(chain, states, chain.loglik - off, noted)
+def _known(model: Model, states: tuple[Any, ...]) -> Model:
+    """The model that the unknowns' states imply."""
+    return implied(model, states) if model.unknowns else model
+
+
+def _made(moves: tuple[Move, ...], model: Model, chain: Chain, k: int, iteration: int, number: int) -> Chain:
+    """A chain after some moves, which share one generator."""
+    rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration, cell=number)
+    random, now = Address(model.streams, k, iteration, rng), None
+    for move in moves:
+        if move.opens:
+            chain, now = move(random, model, chain), None
+            continue
+        now = _known(model, chain.unknowns) if now is None else now
+        chain = move(random, now, chain)
+    return chain

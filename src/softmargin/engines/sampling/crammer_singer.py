@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.model import Model
-from softmargin.core.prior import PriorState
-from softmargin.engines.sampling.gibbs import Chain, Gibbs, _interweave, _scale_move
+from softmargin.core.move import Move, MoveBase
+from softmargin.engines.sampling.chains import Chains
+from softmargin.engines.sampling.moves.coefficients import spread_prior
+from softmargin.engines.sampling.moves.interweave import Interweave
+from softmargin.engines.sampling.moves.prior_variables import PriorVariables
+from softmargin.engines.sampling.moves.scale import ScaleMove
 from softmargin.losses.hinge import Hinge
-from softmargin.rows.streams import Purpose
+from softmargin.rows.streams import Address, Purpose
 from softmargin.solvers.full import Full
 
-__all__ = ["ScoreGibbs", "ScoreModel"]
+__all__ = ["ClassByClass", "ScoreModel", "score_gibbs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,44 +52,32 @@ class ScoreModel(Model):
 
 
 @dataclass(frozen=True)
-class ScoreGibbs(Gibbs):
-    """The data-augmentation sampler, class by class.
+class ClassByClass(MoveBase):
+    """Row latents and the coefficients of one class at a time, given those of the others.
 
-    A loss that depends on differences of scores sees a change ``delta`` of one block, spread as ``delta (1 - 1/k)`` on
-    its own class and ``-delta/k`` on the others so that the blocks still sum to zero, as a change ``x'delta`` of that
-    score alone; and there it is a hinge. Under a normal prior of precision D its log density has the prior part
-    ``-delta'D delta (1 - 1/k)/2 - beta_r'D delta``.
+    Invariance: a loss that depends on differences of scores sees a change ``delta`` of one block, spread as
+    ``delta (1 - 1/k)`` on its own class and ``-delta/k`` on the others so that the blocks still sum to zero, as a
+    change ``x'delta`` of that score alone; and there it is a hinge. Under a normal prior of precision D its log density
+    has the prior part ``-delta'D delta (1 - 1/k)/2 - beta_r'D delta``. Latents and delta are drawn from these
+    conditionals.
     """
 
+    reads = frozenset({"beta", "f", "local"})
+    renews = frozenset({"beta", "f", "loglik"})
     needs_loss = ("hinge", "loglik")
 
-    def _start(self, model: Any, k: int) -> Chain:
-        rng, prior = model.streams.at(Purpose.START, chain=k), model.prior.start()
-        if model.prior.stretch(prior) is not None:
-            prior = model.prior.stretched(prior, float(rng.normal()))
-        return self._classes(model.serial(), np.zeros(model.size), np.zeros((len(model.label), model.k)), prior, k, 0)
-
-    def sweep(self, model: Any, chain: Chain, k: int, iteration: int) -> Chain:
-        """One sweep of chain number ``k``."""
-        beta, f, prior = chain.beta, chain.f, chain.prior
-        if self.scale_moves:
-            rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
-            beta, f = _scale_move(model, rng, beta, f, prior)
-            beta, f, prior = _interweave(model, rng, beta, f, prior)
-        prior = model.prior.draw(model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration), prior, beta)
-        return self._classes(model, beta, f, prior, k, iteration)
-
-    def _classes(self, model: ScoreModel, beta: Array, f: Array, prior: PriorState, k: int, iteration: int) -> Chain:
+    def __call__(self, random: Any, model: Any, chain: Chain) -> Chain:
+        """The chain with new coefficients of every class."""
         one, classes, loss = model.one(), model.k, model.loss
         hinge: Any = one.loss
-        blocks, f = beta.reshape(classes, -1).copy(), f.copy()
-        precision = prior.precision.reshape(classes, -1)
+        blocks, f = chain.beta.reshape(classes, -1).copy(), chain.f.copy()
+        precision = chain.prior.precision.reshape(classes, -1)
         for r in range(classes):
-            y, offset = loss.hinge(model.label, f, r)  # type: ignore[attr-defined]
-            g, at = f[:, r] - offset, {"chain": k, "iteration": iteration, "cell": r}
-            w, b = hinge.draw(model.streams.at(Purpose.LATENT, **at), y, model.c, g)
+            y, offset = loss.hinge(model.label, f, r)
+            g = f[:, r] - offset
+            w, b = hinge.draw(random.at(Purpose.LATENT, cell=r), y, model.c, g)
             q = one.solver(w, b - w * g, precision[r] * (1.0 - 1.0 / classes), -precision[r] * blocks[r])
-            delta = q.draw(model.streams.at(Purpose.COEFFICIENTS, **at))
+            delta = q.draw(random.at(Purpose.COEFFICIENTS, cell=r))
             step = one.blocks.matvec(delta)
             blocks -= delta / classes
             f -= step[:, None] / classes
@@ -93,5 +85,32 @@ class ScoreGibbs(Gibbs):
             f[:, r] += step
         blocks -= blocks.mean(axis=0)  # rounding adds up over sweeps
         f = np.column_stack([one.blocks.matvec(block) for block in blocks])
-        new = blocks.ravel()
-        return Chain(new, f, prior, new, float(loss.loglik(model.label, model.c, f).sum()))
+        beta = blocks.ravel()
+        loglik = float(loss.loglik(model.label, model.c, f).sum())
+        return chain._replace(beta=beta, f=f, mean=beta, loglik=loglik)
+
+
+def score_gibbs(chains: int = 4, scale_moves: bool = True) -> Chains:
+    """Chains of class scores that share one loss: scale moves, prior variables, then class by class.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains.
+    scale_moves : bool
+        Whether to make the moves of the length and of a learned scale.
+    """
+    between: tuple[Move, ...] = (ScaleMove(), Interweave()) if scale_moves else ()
+    return Chains((*between, PriorVariables(), ClassByClass()), _start, chains)
+
+
+def _start(model: Any, chains: int) -> tuple[Chain, ...]:
+    """Every chain from coefficients of zero, prior scale spread around its start."""
+
+    def start(k: int) -> Chain:
+        prior, nothing = spread_prior(model, model.streams.at(Purpose.START, chain=k)), np.zeros(model.size)
+        chain = Chain(nothing, np.zeros((len(model.label), model.k)), prior, nothing, 0.0)
+        moved: Chain = ClassByClass()(Address(model.streams, k, 0), model.serial(), chain)
+        return moved
+
+    return tuple(model.blocks.parallel(start, range(chains)))

@@ -4,119 +4,125 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array, Flags
-from softmargin.core.loop import Info
+from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.model import Model
-from softmargin.core.prior import PriorState
-from softmargin.engines.sampling.gibbs import draw_rows
+from softmargin.core.move import MoveBase
+from softmargin.engines.sampling.chains import Chains
+from softmargin.engines.sampling.moves.coefficients import draw_rows
+from softmargin.engines.sampling.moves.scale import FARTHEST, loglik_along
+from softmargin.engines.sampling.moves.unknowns import DrawUnknowns
 from softmargin.engines.selection._classes_compiled import scan_variables, sweep
-from softmargin.rows.streams import Purpose
+from softmargin.rows.streams import Address, Purpose
 from softmargin.rows.variates import slice_step
 from softmargin.solvers.gaussian import Gaussian
 from softmargin.solvers.sum_to_zero import SumToZero
 
-__all__ = ["ClassSelectionChain", "ClassSpikeSlabGibbs"]
+__all__ = ["ClassInclusion", "ClassScaleMoves", "VariableScan", "class_spike_slab"]
 
-_FAR = 50.0  # no single move changes a scale by more than e^50
 _MOST = 3000  # dimensions whose square is kept
 
 
-class ClassSelectionChain(NamedTuple):
-    """Where one chain stands; row latents are not part of it."""
+@dataclass(frozen=True)
+class ClassScaleMoves(MoveBase):
+    """Slice updates of log g in beta -> g beta, then in (scale, beta) -> (g scale, g beta), row latents integrated out.
 
-    beta: Array  # class coordinates
-    f: Array
-    gamma: Flags  # variables that are in
-    prior: PriorState  # its precision is over the variables
-    inclusion: Array  # probability with which each variable was last drawn in
-    loglik: float
+    Invariance: as ``ScaleMove`` and ``Interweave``, in the dimensions that the variables that are in fill.
+    """
+
+    reads = frozenset({"beta", "f", "gamma", "scale"})
+    stale = frozenset({"loglik"})
+    needs_loss = ("loglik",)
+    needs_prior = ("slab_precision", "stretch")
+
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain with coefficients of another length and another scale."""
+        assert chain.gamma is not None
+        prior, beta, f, scale = _prior(model), chain.beta, chain.f, chain.prior.values["scale"]
+        q = len(chain.gamma)
+        blocks = len(beta) // q
+        precision = prior.slab_precision(scale)
+        square = (beta.reshape(-1, q) ** 2).sum(axis=0)
+        half, free = 0.5 * float(precision @ square), 0.5 * float(precision[prior.free] @ square[prior.free])
+        d, n_free = (model.space.dimension(int(flags.sum()) * blocks) for flags in (chain.gamma, prior.free))
+        if d == 0 or not beta.any():
+            return chain
+        loglik = loglik_along(model, f)
+
+        def length(t: float) -> float:
+            return loglik(t) + d * t - half * math.exp(2.0 * t) if abs(t) < FARTHEST else -math.inf
+
+        g = math.exp(slice_step(random.rng, length, 0.0, width=1.0 / math.sqrt(d)))
+        beta, f, free = g * beta, g * f, g * g * free
+        log_hyper = prior.stretch(chain.prior)
+        if log_hyper is None:
+            return chain._replace(beta=beta, f=f, mean=beta)
+        loglik = loglik_along(model, f)
+
+        def together(t: float) -> float:
+            if abs(t) > FARTHEST:
+                return -math.inf
+            return loglik(t) + log_hyper(t) + n_free * t - free * math.exp(2.0 * t)
+
+        g = math.exp(slice_step(random.rng, together, 0.0, width=0.5))
+        state = prior.state(g * scale, prior.inclusion_of(chain.prior), chain.gamma)
+        return chain._replace(beta=g * beta, f=g * f, mean=g * beta, prior=state)
 
 
 @dataclass(frozen=True)
-class ClassSpikeSlabGibbs:
-    """Several chains over (gamma, beta, scale, inclusion probability), one sweep of each a step.
+class ClassInclusion(MoveBase):
+    """The scale given the coefficients of the variables that are in, and the inclusion probability given which are.
 
-    The model's prior is a spike-and-slab bound to the variables: ``gamma_j`` decides for all classes. A sweep: (1)
-    scale moves; (2) inclusion probability and scale given the rest; (3) row latents given beta; (4) every variable in
-    or out given the latents, coefficients integrated out; (5) the coefficients that are in, as one block.
-
-    Parameters
-    ----------
-    chains : int
-        Number of chains; they start from the empty model, the full one, and random ones in turn.
+    Invariance: two draws from full conditionals.
     """
 
-    chains: int = 4
-    needs_loss = ("draw", "loglik")
-    needs_prior = ("draw_inclusion", "slab_precision", "inclusion_of", "state")
+    reads = frozenset({"beta", "gamma"})
+    renews = frozenset({"scale", "local"})
+    needs_prior = ("draw_inclusion", "state")
 
-    def init(self, model: Model) -> tuple[ClassSelectionChain, ...]:
-        """Start every chain in a model of its own."""
-        if model.dimension > _MOST:
-            raise ValueError(
-                f"selecting variables for all classes keeps a square matrix of {model.dimension} dimensions, more than "
-                f"{_MOST}; use prior='group-lasso', or fewer columns."
-            )
-        return tuple(model.blocks.parallel(lambda k: self._start(model.serial(), k), range(self.chains)))
-
-    def step(
-        self, model: Model, state: tuple[ClassSelectionChain, ...], iteration: int
-    ) -> tuple[tuple[ClassSelectionChain, ...], Info]:
-        """One sweep of every chain; chains run on the threads, and do not depend on how."""
-        serial = model.serial()
-
-        def one(k: int) -> ClassSelectionChain:
-            return self.sweep(serial, state[k], k, iteration + 1)
-
-        new = tuple(model.blocks.parallel(one, range(self.chains)))
-        return new, Info(sum(chain.loglik for chain in new) / len(new), math.inf)
-
-    def _start(self, model: Model, k: int) -> ClassSelectionChain:
-        rng, prior = model.streams.at(Purpose.START, chain=k), _prior(model)
-        share = (0.0, 1.0, 0.5)[k % 3]
-        gamma = (rng.random(len(prior.free)) < share) | prior.always
-        state = prior.start()
-        state = prior.state(state.values["scale"], prior.inclusion_of(state), gamma)
-        f = rng.standard_normal(len(model.y))
-        return self._draw(model, f, gamma, state, k, 0)
-
-    def sweep(self, model: Model, chain: ClassSelectionChain, k: int, iteration: int) -> ClassSelectionChain:
-        """One sweep of chain number ``k``."""
-        prior, gamma = _prior(model), chain.gamma
-        rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
-        beta, f, scale = _scale_moves(model, rng, chain)
-        rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain with new variables of the prior."""
+        assert chain.gamma is not None
+        prior, gamma, scale = _prior(model), chain.gamma, chain.prior.values["scale"]
+        rng = random.at(Purpose.PRIOR)
         if prior.scale_prior.learned:
-            slab = beta.reshape(-1, len(gamma))[:, gamma & ~prior.free]
+            slab = chain.beta.reshape(-1, len(gamma))[:, gamma & ~prior.free]
             size = model.space.dimension(slab.size)
             scale = float(prior.scale_prior.draw(rng, float((slab * slab).sum()), size, scale**-2)) ** -0.5
-        state = prior.state(scale, prior.draw_inclusion(rng, gamma), gamma)
-        return self._draw(model, f, gamma, state, k, iteration)
+        return chain._replace(prior=prior.state(scale, prior.draw_inclusion(rng, gamma), gamma))
 
-    def moved(self, model: Model, chain: Any) -> Any:
-        """The chain once the rows, their weights or the loss have changed: nothing is kept of them."""
-        return chain
 
-    def _draw(
-        self, model: Model, f: Array, gamma: Flags, state: PriorState, k: int, iteration: int
-    ) -> ClassSelectionChain:
-        """Steps 3 to 5."""
-        prior, space = _prior(model), _space(model)
+@dataclass(frozen=True)
+class VariableScan(MoveBase):
+    """Row latents; every variable in or out for all classes; the coefficients that are in, as one block.
+
+    Invariance: given the latents each indicator is drawn from its conditional given the others, coefficients
+    integrated out; then the coefficients from theirs.
+    """
+
+    reads = frozenset({"f", "gamma", "scale"})
+    renews = frozenset({"beta", "f", "gamma", "loglik"})
+    needs_loss = ("draw", "loglik")
+    needs_prior = ("slab_precision", "inclusion_of", "state")
+
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain with other variables."""
+        assert chain.gamma is not None
+        prior, space, gamma = _prior(model), _space(model), chain.gamma.copy()
         m, q = space.k - 1, len(gamma)
-        w, b = draw_rows(model, f, Purpose.LATENT, chain=k, iteration=iteration)
-        scale, pi = state.values["scale"], prior.inclusion_of(state)
+        w, b = draw_rows(model, chain.f, Purpose.LATENT, chain=random.chain, iteration=random.iteration)
+        scale, pi = chain.prior.values["scale"], prior.inclusion_of(chain.prior)
         precision = prior.slab_precision(scale)
         A, r = _joint(space, *model.blocks.gram(w, b), precision)
         G = np.zeros((m * q + 1, m * q + 1))
         G[:-1, :-1], G[:-1, -1], G[-1, :-1] = A, r, r
         for at in np.flatnonzero(np.repeat(gamma, m)).tolist():
             sweep(G, at, 1.0)
-        rng = model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration)
-        gamma, inclusion = gamma.copy(), np.ones(q)
+        rng, inclusion = random.at(Purpose.COEFFICIENTS), np.ones(q)
         order, uniform = rng.permutation(q), rng.random(q)
         odds = math.log(pi) - math.log1p(-pi)
         scan_variables(G, m, gamma, prior.always, precision, odds, order, uniform, inclusion)
@@ -126,8 +132,45 @@ class ClassSpikeSlabGibbs:
             theta[inside] = Gaussian.from_precision(A[np.ix_(inside, inside)], r[inside]).draw(rng)
         beta = np.asarray(space.contrast.T @ theta.reshape(q, m).T).ravel()
         f = model.blocks.matvec(beta)
-        loglik = float(model.loss.loglik(model.y, model.c, f).sum())
-        return ClassSelectionChain(beta, f, gamma, prior.state(scale, pi, gamma), inclusion, loglik)
+        loglik, state = float(model.loss.loglik(model.y, model.c, f).sum()), prior.state(scale, pi, gamma)
+        return chain._replace(beta=beta, f=f, prior=state, mean=beta, loglik=loglik, gamma=gamma, inclusion=inclusion)
+
+
+def class_spike_slab(chains: int = 4, unknowns: tuple[Any, ...] | None = None) -> Chains:
+    """Chains over (gamma, beta, scale, inclusion probability), where ``gamma_j`` decides for all classes.
+
+    The model's prior is a spike-and-slab bound to the variables. A sweep: (1) unknowns; (2) scale moves; (3) inclusion
+    probability and scale given the rest; (4) row latents, every variable in or out, and the coefficients that are in.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains; they start from the empty model, the full one, and random ones in turn.
+    unknowns : tuple or None
+        States of the unknowns in a variational fit, to start from.
+    """
+    moves = (DrawUnknowns(), ClassScaleMoves(), ClassInclusion(), VariableScan())
+    return Chains(moves, _starts, chains, unknowns)
+
+
+def _starts(model: Model, chains: int) -> tuple[Chain, ...]:
+    """Every chain in a model of its own."""
+    if model.dimension > _MOST:
+        raise ValueError(
+            f"selecting variables for all classes keeps a square matrix of {model.dimension} dimensions, more than "
+            f"{_MOST}; use prior='group-lasso', or fewer columns."
+        )
+    return tuple(model.blocks.parallel(lambda k: _start(model.serial(), k), range(chains)))
+
+
+def _start(model: Model, k: int) -> Chain:
+    rng, prior = model.streams.at(Purpose.START, chain=k), _prior(model)
+    share = (0.0, 1.0, 0.5)[k % 3]
+    gamma = (rng.random(len(prior.free)) < share) | prior.always
+    state, nothing = prior.start(), np.zeros(model.size)
+    state = prior.state(state.values["scale"], prior.inclusion_of(state), gamma)
+    chain = Chain(nothing, rng.standard_normal(len(model.y)), state, nothing, 0.0, gamma)
+    return VariableScan()(Address(model.streams, k, 0), model, chain)
 
 
 def _prior(model: Model) -> Any:
@@ -144,36 +187,3 @@ def _joint(space: SumToZero, A: Array, c: Array, precision: Array) -> tuple[Arra
     k, q = A.shape[:2]
     M = space.assembled(A, precision).transpose(2, 0, 3, 1)
     return M.reshape(q * (k - 1), q * (k - 1)), np.ascontiguousarray((space.contrast @ c.reshape(k, q)).T).ravel()
-
-
-def _scale_moves(model: Model, rng: np.random.Generator, chain: ClassSelectionChain) -> tuple[Array, Array, float]:
-    """beta -> g beta, then (scale, beta) -> (g scale, g beta), each by a slice update of log g."""
-    prior, beta, f, scale = _prior(model), chain.beta, chain.f, chain.prior.values["scale"]
-    q = len(chain.gamma)
-    blocks = len(beta) // q
-    precision = prior.slab_precision(scale)
-    square = (beta.reshape(-1, q) ** 2).sum(axis=0)
-    half, free = 0.5 * float(precision @ square), 0.5 * float(precision[prior.free] @ square[prior.free])
-    d, n_free = (model.space.dimension(int(flags.sum()) * blocks) for flags in (chain.gamma, prior.free))
-    if d == 0 or not beta.any():
-        return beta, f, scale
-
-    def loglik(t: float) -> float:
-        return float(model.loss.loglik(model.y, model.c, math.exp(t) * f).sum())
-
-    def stretched(t: float) -> float:
-        return loglik(t) + d * t - half * math.exp(2.0 * t) if abs(t) < _FAR else -math.inf
-
-    g = math.exp(slice_step(rng, stretched, 0.0, width=1.0 / math.sqrt(d)))
-    beta, f, free = g * beta, g * f, g * g * free
-    log_hyper = prior.stretch(chain.prior)
-    if log_hyper is None:
-        return beta, f, scale
-
-    def together(t: float) -> float:
-        if abs(t) > _FAR:
-            return -math.inf
-        return loglik(t) + log_hyper(t) + n_free * t - free * math.exp(2.0 * t)
-
-    t = slice_step(rng, together, 0.0, width=0.5)
-    return math.exp(t) * beta, math.exp(t) * f, math.exp(t) * scale

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array, Flags
-from softmargin.core.loop import Info
+from softmargin.core.chain import Chain
 from softmargin.core.model import Model
-from softmargin.core.prior import PriorState
-from softmargin.engines.sampling.gibbs import draw_rows
+from softmargin.core.move import MoveBase
+from softmargin.engines.sampling.chains import Chains
+from softmargin.engines.sampling.moves.coefficients import draw_rows
+from softmargin.engines.sampling.moves.prior_variables import PriorVariables
+from softmargin.engines.sampling.moves.unknowns import DrawUnknowns
 from softmargin.engines.selection._scan_compiled import scan, swap_gain, sweep
-from softmargin.engines.selection.laplace_zero import SelectionChain
 from softmargin.rows.compiled import njit
-from softmargin.rows.streams import Purpose
+from softmargin.rows.streams import Address, Purpose
 from softmargin.solvers.gaussian import Gaussian
 
-__all__ = ["CollapsedGibbs"]
+__all__ = ["CollapsedScan", "collapsed"]
 
 _MOST = 2000  # columns whose matrix a sweep works on
 
@@ -68,93 +69,94 @@ def _relocate(M: Any, d: Any, logit: Any, open_: Any, uniform: Any, gamma: Any) 
 
 
 @dataclass(frozen=True)
-class CollapsedGibbs:
-    """Several chains over (gamma, beta, scale, inclusion probability), for losses that are not sums of hinges.
+class CollapsedScan(MoveBase):
+    """Row latents; every indicator, and exchanges of one that is in for one that is out; the coefficients that are in.
 
-    A sweep: (1) inclusion probability and scale given the rest; (2) row messages given beta; (3) every indicator in
-    turn, and exchanges of one that is in for one that is out, all coefficients integrated out; (4) the coefficients
-    that are in, as one block. With the squared loss the messages are no draws, and (3) and (4) do not depend on where
-    beta was.
+    Invariance: given the latents, each indicator is drawn from its conditional given the others with all coefficients
+    integrated out; an exchange is a draw of which coefficient takes the place of one chosen evenly among those that are
+    in; then the coefficients that are in are one normal block. With the squared loss the latents are constants, and the
+    result does not depend on where beta was.
 
     Parameters
     ----------
-    chains : int
-        Number of chains. They start from the empty model, the full one and a random one in turn.
     swaps : int or None
-        Exchanges a sweep; None makes as many as there are columns, at most 16.
+        Exchanges per sweep; None makes as many as there are columns, at most 16.
 
     References
     ----------
     Polson and Scott (2011), section 3.3; George and McCulloch (1997), Approaches for Bayesian variable selection.
     """
 
-    chains: int = 4
     swaps: int | None = None
-    needs_loss = ("draw", "loglik")
-    needs_prior = ("draw_inclusion", "draw_scale", "slab_precision")
 
-    def init(self, model: Model) -> tuple[SelectionChain, ...]:
-        """Start every chain in a model of its own."""
+    reads = frozenset({"f", "gamma", "scale"})
+    renews = frozenset({"beta", "f", "gamma", "loglik"})
+    needs_loss = ("draw", "loglik")
+    needs_prior = ("slab_precision", "inclusion_of", "state")
+
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain with other indicators and coefficients."""
+        assert chain.gamma is not None
+        prior: Any = model.prior
+        p, scale, pi = model.size, chain.prior.values["scale"], prior.inclusion_of(chain.prior)
+        rows = draw_rows(model, chain.f, Purpose.LATENT, chain=random.chain, iteration=random.iteration)
+        A, linear = model.blocks.gram(*rows)
+        d, logit = prior.slab_precision(scale), np.full(p, math.log(pi) - math.log1p(-pi))
+        A.flat[:: p + 1] += d
+        M = np.zeros((p + 1, p + 1))
+        M[:p, :p], M[:p, p], M[p, :p] = A, linear, linear
+        gamma, inclusion, open_ = chain.gamma.copy(), np.ones(p), np.flatnonzero(~prior.always)
+        order = random.rng.permutation(open_)
+        scan(M, d, logit, order, random.rng.random(len(order)), gamma, inclusion)
+        swaps = min(len(open_), 16) if self.swaps is None else self.swaps
+        _relocate(M, d, logit, open_, random.rng.random((swaps, 2)), gamma)
+        inside = np.flatnonzero(gamma)
+        mean, beta = np.zeros(p), np.zeros(p)
+        if len(inside):
+            q = Gaussian.from_precision(A[np.ix_(inside, inside)], linear[inside])
+            mean[inside] = q.mean
+            beta[inside] = q.draw(random.at(Purpose.COEFFICIENTS))
+        f = model.blocks.matvec(beta)
+        loglik, state = float(model.loss.loglik(model.y, model.c, f).sum()), prior.state(scale, pi, gamma)
+        return chain._replace(beta=beta, f=f, prior=state, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion)
+
+
+def collapsed(chains: int = 4, swaps: int | None = None, unknowns: tuple[Any, ...] | None = None) -> Chains:
+    """Chains over (gamma, beta, scale, inclusion probability), for losses that are not sums of hinges.
+
+    A sweep: (1) unknowns; (2) inclusion probability and scale given the rest; (3) row latents, indicators with all
+    coefficients integrated out, and the coefficients that are in.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains. They start from the empty model, the full one and a random one in turn.
+    swaps : int or None
+        Exchanges per sweep; None makes as many as there are columns, at most 16.
+    unknowns : tuple or None
+        States of the unknowns in a variational fit, to start from.
+    """
+    return Chains((DrawUnknowns(), PriorVariables(), CollapsedScan(swaps)), _starts(swaps), chains, unknowns)
+
+
+def _starts(swaps: int | None) -> Any:
+    scan = CollapsedScan(swaps)
+
+    def start(model: Model, k: int) -> Chain:
+        prior: Any = model.prior
+        rng, nothing = model.streams.at(Purpose.START, chain=k), np.zeros(model.size)
+        gamma = prior.always | (rng.random(model.size) < (0.0, 1.0, 0.5)[k % 3])
+        chain = Chain(nothing, rng.standard_normal(len(model.y)), prior.start(), nothing, 0.0, gamma)
+        address = Address(model.streams, k, 0, model.streams.at(Purpose.MOVES, chain=k))
+        return scan(address, model, chain)
+
+    def starts(model: Model, chains: int) -> tuple[Chain, ...]:
         if model.size > _MOST:
             raise ValueError(
                 f"a spike-and-slab prior with {type(model.loss).__name__} is for at most {_MOST} columns; X has "
                 f"{model.size}: screen them first, or use likelihood='hinge'."
             )
         serial = model.serial()
-        return tuple(model.blocks.parallel(lambda k: self._start(serial, k), range(self.chains)))
+        return tuple(model.blocks.parallel(lambda k: start(serial, k), range(chains)))
 
-    def step(
-        self, model: Model, state: tuple[SelectionChain, ...], iteration: int
-    ) -> tuple[tuple[SelectionChain, ...], Info]:
-        """One sweep of every chain; chains run on the threads, and do not depend on how."""
-        serial = model.serial()
-        new = tuple(model.blocks.parallel(lambda k: self.sweep(serial, state[k], k, iteration + 1), range(self.chains)))
-        return new, Info(sum(chain.loglik for chain in new) / len(new), math.inf)
-
-    def sweep(self, model: Model, chain: SelectionChain, k: int, iteration: int) -> SelectionChain:
-        """One sweep of chain number ``k``."""
-        prior: Any = model.prior
-        rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
-        pi = prior.draw_inclusion(rng, chain.gamma)
-        scale = prior.draw_scale(rng, chain.prior.values["scale"], chain.beta, chain.gamma)
-        return self._coefficients(model, chain.f, chain.gamma, prior.state(scale, pi, chain.gamma), pi, k, iteration)
-
-    def moved(self, model: Model, chain: Any) -> Any:
-        """The chain once the rows, their weights or the loss have changed: nothing is kept of them."""
-        return chain
-
-    def _start(self, model: Model, k: int) -> SelectionChain:
-        prior: Any = model.prior
-        rng = model.streams.at(Purpose.START, chain=k)
-        gamma = prior.always | (rng.random(model.size) < (0.0, 1.0, 0.5)[k % 3])
-        state = prior.start()
-        return self._coefficients(
-            model, rng.standard_normal(len(model.y)), gamma, state, prior.inclusion_of(state), k, 0
-        )
-
-    def _coefficients(
-        self, model: Model, f: Array, gamma: Flags, state: PriorState, pi: float, k: int, iteration: int
-    ) -> SelectionChain:
-        """Steps 2 to 4."""
-        prior: Any = model.prior
-        p, scale = model.size, state.values["scale"]
-        A, linear = model.blocks.gram(*draw_rows(model, f, Purpose.LATENT, chain=k, iteration=iteration))
-        d, logit = prior.slab_precision(scale), np.full(p, math.log(pi) - math.log1p(-pi))
-        A.flat[:: p + 1] += d
-        M = np.zeros((p + 1, p + 1))
-        M[:p, :p], M[:p, p], M[p, :p] = A, linear, linear
-        gamma, inclusion, open_ = gamma.copy(), np.ones(p), np.flatnonzero(~prior.always)
-        rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
-        order = rng.permutation(open_)
-        scan(M, d, logit, order, rng.random(len(order)), gamma, inclusion)
-        swaps = min(len(open_), 16) if self.swaps is None else self.swaps
-        _relocate(M, d, logit, open_, rng.random((swaps, 2)), gamma)
-        inside = np.flatnonzero(gamma)
-        mean, beta = np.zeros(p), np.zeros(p)
-        if len(inside):
-            q = Gaussian.from_precision(A[np.ix_(inside, inside)], linear[inside])
-            mean[inside] = q.mean
-            beta[inside] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
-        f = model.blocks.matvec(beta)
-        loglik = float(model.loss.loglik(model.y, model.c, f).sum())
-        return SelectionChain(beta, f, prior.state(scale, pi, gamma), mean, loglik, gamma, inclusion)
+    return starts

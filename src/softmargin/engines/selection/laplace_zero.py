@@ -1,36 +1,29 @@
-"""Exact draws under the Laplace-zero prior: indicators with their coefficients integrated out."""
+"""Draws under the Laplace-zero prior: indicators with their coefficients integrated out."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array, Flags
+from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.model import Model
-from softmargin.core.prior import PriorState
-from softmargin.engines.sampling.gibbs import Gibbs, _interweave, _scale_move
+from softmargin.core.move import Move, MoveBase
+from softmargin.engines.sampling.chains import Chains
+from softmargin.engines.sampling.moves.coefficients import spread_prior
+from softmargin.engines.sampling.moves.interweave import Interweave
+from softmargin.engines.sampling.moves.scale import ScaleMove
+from softmargin.engines.sampling.moves.unknowns import DrawUnknowns
 from softmargin.losses.normal import log_mills, tail_draw
 from softmargin.rows.compiled import njit
 from softmargin.rows.in_memory import Cell
-from softmargin.rows.streams import Purpose
+from softmargin.rows.streams import Address, Purpose
 from softmargin.solvers.gaussian import Gaussian
 
-__all__ = ["LaplaceZeroGibbs", "SelectionChain", "log_inclusion_odds"]
-
-
-class SelectionChain(NamedTuple):
-    """Where one chain stands; a coefficient that is left out is exactly zero."""
-
-    beta: Array
-    f: Array
-    prior: PriorState
-    mean: Array  # mean of the last draw of the coefficients that are in, zero elsewhere
-    loglik: float
-    gamma: Flags
-    inclusion: Array  # probability of each coefficient being in, given the others, when it was last visited
+__all__ = ["LaplaceZeroScan", "laplace_zero", "log_inclusion_odds"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -80,22 +73,18 @@ def _scan(
 
 
 @dataclass(frozen=True)
-class LaplaceZeroGibbs(Gibbs):
-    """Several chains with every indicator drawn after its coefficient is integrated out.
+class LaplaceZeroScan(MoveBase):
+    """Row latents; every indicator with its coefficient, in random order; prior variables; coefficients as one block.
 
-    A sweep: (1) scale move and interweaving on the posterior without latents; (2) row latents, turned at once into
-    the weighted Gram; (3) indicators with their coefficients, in random order; (4) scale given the coefficients that
-    are in, then their local precisions, then a learned inclusion probability; (5) all coefficients that are in, as
-    one block. Local precisions are integrated out of (1) and (3), which the scheme in the paper does not do.
+    Invariance: given the latents each pair (indicator, value) is drawn from its conditional given the others, local
+    precisions integrated out, which the scheme in the paper does not do; then the scale given the coefficients that are
+    in, their local precisions, a learned inclusion probability, and all coefficients that are in, each from its
+    conditional in this order.
 
     Parameters
     ----------
-    chains : int
-        Number of chains.
-    scale_moves : bool
-        Whether to make moves (1).
     scans : int
-        Passes over the indicators a sweep; a pass costs far less than the Gram.
+        Passes over the indicators per sweep; a pass costs far less than the Gram matrix.
 
     References
     ----------
@@ -103,55 +92,30 @@ class LaplaceZeroGibbs(Gibbs):
     """
 
     scans: int = 3
-    needs_prior = ("draw", "along", "stretch", "expect_inclusion")
 
-    @staticmethod
-    def _prior(model: Model) -> Any:
-        return model.prior
+    reads = frozenset({"beta", "f", "scale"})
+    renews = frozenset({"beta", "f", "gamma", "scale", "local", "loglik"})
+    needs_loss = ("draw", "loglik")
+    needs_prior = ("draw", "expect_inclusion")
 
-    def _start(self, model: Model, k: int) -> SelectionChain:  # type: ignore[override]
-        model, bound = model.serial(), self._prior(model)
-        rng = model.streams.at(Purpose.START, chain=k)
-        f, beta = rng.standard_normal(len(model.y)), np.zeros(model.size)
-        prior = bound.start()
-        if bound.stretch(prior) is not None:
-            prior = bound.stretched(prior, float(rng.normal()))
-        beta[bound.always] = rng.standard_normal(int(bound.always.sum()))
-        if k % 2:  # every other chain starts with all coefficients in
-            beta[bound.candidates] = rng.standard_normal(len(bound.candidates))
-        return self._coefficients(model, f, prior, k, 0, beta)
-
-    def sweep(  # type: ignore[override]
-        self, model: Model, chain: Any, k: int, iteration: int
-    ) -> SelectionChain:
-        """One sweep of chain number ``k``."""
-        beta, f, prior = chain.beta, chain.f, chain.prior
-        if self.scale_moves:
-            rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
-            beta, f = _scale_move(model, rng, beta, f, prior)
-            beta, f, prior = _interweave(model, rng, beta, f, prior)
-        return self._coefficients(model, f, prior, k, iteration, beta)
-
-    def _coefficients(  # type: ignore[override]
-        self, model: Model, f: Array, prior: PriorState, k: int, iteration: int, beta: Array
-    ) -> SelectionChain:
-        """Steps 2 to 5."""
-        blocks, bound = model.blocks, self._prior(model)
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain with other indicators and coefficients."""
+        bound: Any = model.prior
+        blocks, f = model.blocks, chain.f
 
         def collect(cell: Cell) -> tuple[Array, Array]:
             at = slice(cell.lo, cell.hi)
-            rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration, cell=cell.number)
-            w, b = model.loss.draw(rng, blocks.y[at], blocks.weight[at], f[at])
+            w, b = model.loss.draw(random.at(Purpose.LATENT, cell.number), blocks.y[at], blocks.weight[at], f[at])
             return blocks.design.gram(w, b, cell.lo, cell.hi)
 
         A, linear = blocks.reduce(collect)
-        beta, inclusion = beta.copy(), np.ones(len(beta))
-        rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
-        rate, learned = 1.0 / prior.values["scale"], bound.inclusion is None
+        beta, inclusion = chain.beta.copy(), np.ones(len(chain.beta))
+        rng = random.at(Purpose.PRIOR)
+        rate, learned = 1.0 / chain.prior.values["scale"], bound.inclusion is None
         for _ in range(self.scans):
             order = rng.permutation(bound.candidates)
             _scan(rng, A, linear, order, rate, bound.prior_log_odds, learned, beta, inclusion)
-        prior = bound.draw(rng, prior, beta)
+        prior = bound.draw(rng, chain.prior, beta)
         gamma = bound.free | bound.always | (beta != 0.0)
         inside = np.flatnonzero(gamma)
         mean, beta = np.zeros(len(gamma)), np.zeros(len(gamma))
@@ -160,7 +124,48 @@ class LaplaceZeroGibbs(Gibbs):
             active.flat[:: len(inside) + 1] += prior.precision[inside]
             q = Gaussian.from_precision(active, linear[inside])
             mean[inside] = q.mean
-            beta[inside] = q.draw(model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration))
+            beta[inside] = q.draw(random.at(Purpose.COEFFICIENTS))
         f = blocks.matvec(beta)
         loglik = float(model.loss.loglik(model.y, model.c, f).sum())
-        return SelectionChain(beta, f, prior, mean, loglik, gamma, inclusion)
+        return chain._replace(
+            beta=beta, f=f, prior=prior, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion
+        )  # fmt: skip
+
+
+def laplace_zero(
+    chains: int = 4, scale_moves: bool = True, scans: int = 3, unknowns: tuple[Any, ...] | None = None
+) -> Chains:
+    """Chains with every indicator drawn after its coefficient is integrated out.
+
+    A sweep: (1) unknowns; (2) scale move and interweaving on the posterior without latents; (3) row latents,
+    indicators, prior variables and coefficients.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains. Every other one starts with all coefficients in.
+    scale_moves : bool
+        Whether to make moves (2).
+    scans : int
+        Passes over the indicators per sweep.
+    unknowns : tuple or None
+        States of the unknowns in a variational fit, to start from.
+    """
+    scan = LaplaceZeroScan(scans)
+
+    def start(model: Model, chains: int) -> tuple[Chain, ...]:
+        return tuple(model.blocks.parallel(lambda k: _start(scan, model.serial(), k), range(chains)))
+
+    between: tuple[Move, ...] = (ScaleMove(), Interweave()) if scale_moves else ()
+    return Chains((DrawUnknowns(), *between, scan), start, chains, unknowns)
+
+
+def _start(scan: LaplaceZeroScan, model: Model, k: int) -> Chain:
+    bound: Any = model.prior
+    rng = model.streams.at(Purpose.START, chain=k)
+    f, beta = rng.standard_normal(len(model.y)), np.zeros(model.size)
+    prior = spread_prior(model, rng)
+    beta[bound.always] = rng.standard_normal(int(bound.always.sum()))
+    if k % 2:
+        beta[bound.candidates] = rng.standard_normal(len(bound.candidates))
+    return scan(Address(model.streams, k, 0), model, Chain(beta, f, prior, beta, 0.0))

@@ -14,7 +14,7 @@ from softmargin.core.loop import Info
 from softmargin.core.prior import PriorMessage
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.mode.crammer_singer import ScorePoint, mode_root, score_mode
-from softmargin.engines.sampling.crammer_singer import ScoreGibbs, ScoreModel
+from softmargin.engines.sampling.crammer_singer import ScoreModel, score_gibbs
 from softmargin.inference.draws import drawn_fit
 from softmargin.inference.readout import ClassHeldOut, ClassReadout
 from softmargin.inference.settings import Fit, Settings, options_of, run_engine
@@ -132,9 +132,7 @@ def _map(model: ScoreModel, settings: Settings) -> Fit:
 
 
 def _gibbs(model: ScoreModel, settings: Settings) -> Fit:
-    return drawn_fit(
-        ScoreGibbs(chains=settings.chains, **options_of(settings, "scale_moves")), model, settings, "gibbs"
-    )
+    return drawn_fit(score_gibbs(settings.chains, **options_of(settings, "scale_moves")), model, settings, "gibbs")
 
 
 _INFERENCES: dict[str, Callable[[ScoreModel, Settings], Fit]] = {"map": _map, "gibbs": _gibbs}

@@ -12,14 +12,16 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.loop import Info, run
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorState
-from softmargin.engines.sampling.gibbs import _interweave, _scale_move
 from softmargin.engines.sampling.hmc._scale import SharedPrior, shared_prior
 from softmargin.engines.sampling.hmc.rows import Motion, Outcome, Point, Rows, Trajectory, rows_for
+from softmargin.engines.sampling.moves.interweave import Interweave
+from softmargin.engines.sampling.moves.scale import ScaleMove
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
-from softmargin.rows.streams import Purpose
+from softmargin.rows.streams import Address, Purpose
 
 __all__ = ["HMC", "HMCChain", "HMCState"]
 
@@ -273,14 +275,12 @@ class HMC:
         serial, plan, point = model.serial(), state.plan, state.point
 
         def move(k: int) -> tuple[Array, PriorState]:
-            beta, prior = point.beta[k], state.priors[k]
-            f = serial.blocks.matvec(beta)
-            if self.scale_moves:
-                rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration)
-                beta, f = _scale_move(serial, rng, beta, f, prior)
-                beta, f, prior = _interweave(serial, rng, beta, f, prior)
-            rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
-            return beta, model.prior.draw(rng, prior, beta)
+            beta = point.beta[k]
+            chain = Chain(beta, serial.blocks.matvec(beta), state.priors[k], beta, 0.0)
+            random = Address(model.streams, k, iteration, model.streams.at(Purpose.MOVES, chain=k, iteration=iteration))
+            for one in (ScaleMove(), Interweave()) if self.scale_moves else ():
+                chain = one(random, serial, chain)
+            return chain.beta, model.prior.draw(random.at(Purpose.PRIOR), chain.prior, chain.beta)
 
         moved = model.blocks.parallel(move, range(len(state)))
         beta, priors = np.stack([entry[0] for entry in moved]), tuple(entry[1] for entry in moved)

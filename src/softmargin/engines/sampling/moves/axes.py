@@ -1,25 +1,29 @@
 """Slice updates of the coefficients along fixed axes, the row latents integrated out.
 
-Along an axis the posterior of a loss of two straight lines is concave and cheap: one pass over the rows a value. In the
-axes of the variational fit the posterior is close to a standard normal, so that one update along each of them forgets
-most of where a chain was. Any axes would do: they are chosen before the first sweep and then never change.
+Along an axis the posterior of a loss of two straight lines is concave and cheap: one pass over the rows per value. In
+the axes of the variational fit the posterior is close to a standard normal, so that one update along each of them
+forgets most of where a chain was. Any axes would do: they are chosen before the first sweep and then never change.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.loop import run
 from softmargin.core.model import Model
+from softmargin.core.move import Move, MoveBase
 from softmargin.core.prior import PriorState
 from softmargin.engines.sampling.hmc.rows import two_lines
+from softmargin.engines.sampling.moves.scale import ScaleMove
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.rows.compiled import njit
 
-__all__ = ["Axes", "axes_for"]
+__all__ = ["Axes", "AxisMoves", "axes_for"]
 
 _MOST = 1 << 24  # entries of a design up to which its products with the axes are kept
 _WIDTH = 2.5  # first interval of a slice, in sds of the fit
@@ -141,3 +145,38 @@ def axes_for(model: Model) -> Axes | None:
     axes = np.ascontiguousarray(root.T)
     products = np.stack([model.blocks.matvec(axis) for axis in axes])
     return Axes(model, axes, products, model.y.copy(), lines.kink, -lines.jump, products @ lines.left)
+
+
+@dataclass(frozen=True)
+class AxisMoves(MoveBase):
+    """One slice update along each axis of the variational fit; where axes cannot be had, another move in its place.
+
+    Invariance: every update is a slice update of the exact posterior on a line whose direction does not depend on where
+    the chain stands, row latents and local variables integrated out.
+
+    Parameters
+    ----------
+    otherwise : Move
+        The move where there are no axes, or where the rows have changed since.
+    """
+
+    otherwise: Move = field(default_factory=ScaleMove)
+
+    reads = frozenset({"beta", "f", "scale"})
+    stale = frozenset({"local", "loglik"})
+    needs_loss = ("loglik",)
+    needs_prior = ("along", "logpdf")
+
+    def prepare(self, model: Model, chains: tuple[Chain, ...]) -> tuple[Chain, ...]:
+        """The chains with the axes, which all of them share."""
+        axes = axes_for(model)
+        return chains if axes is None else tuple(chain.keeping(axes=axes) for chain in chains)
+
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain after one update along each axis."""
+        axes: Axes | None = chain.own.get("axes")
+        if axes is None or not axes.serve(model):
+            moved: Chain = self.otherwise(random, model, chain)
+            return moved
+        beta, f = axes.move(model, random.rng, chain.beta, chain.f, chain.prior)
+        return chain._replace(beta=beta, f=f, mean=beta)

@@ -1,8 +1,4 @@
-"""Public checks: does a loss, prior, design or solver keep the promises that the engines rely on?
-
-Each check returns None, or raises an AssertionError whose one sentence names the property that fails. Identities hold
-to rounding; random draws are compared in units of their standard error, with one declared limit and a fixed seed.
-"""
+"""Checks of losses, priors, designs and solvers."""
 
 from __future__ import annotations
 

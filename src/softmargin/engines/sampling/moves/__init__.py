@@ -1,0 +1,1 @@
+"""Moves of samplers, one kind per file."""

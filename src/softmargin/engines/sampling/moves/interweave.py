@@ -1,0 +1,94 @@
+"""A learned scale together with the coefficients that it shrinks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.chain import Chain
+from softmargin.core.model import Model
+from softmargin.core.move import MoveBase
+from softmargin.engines.sampling.moves.scale import FARTHEST, loglik_along
+from softmargin.rows.variates import slice_step
+
+__all__ = ["Interweave", "InterweaveParts"]
+
+
+@dataclass(frozen=True)
+class Interweave(MoveBase):
+    """Slice update of g in (scale, beta) -> (g scale, g beta), row latents integrated out.
+
+    Invariance: with beta/scale and the local variables fixed the prior of the shrunk coefficients drops out of the
+    density of log g, and the coefficients that are not shrunk bring their own prior and one factor g each. If these
+    did not move, the scale of separable data would be stuck, because the boundary moves unless all coefficients grow
+    together.
+
+    References
+    ----------
+    Yu and Meng (2011), To center or not to center, Journal of Computational and Graphical Statistics 20.
+    """
+
+    reads = frozenset({"beta", "f", "scale"})
+    stale = frozenset({"loglik"})
+    needs_loss = ("loglik",)
+    needs_prior = ("stretch",)
+
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain with another scale and coefficients of another length."""
+        beta, f, prior = chain.beta, chain.f, chain.prior
+        log_hyper = model.prior.stretch(prior)
+        if log_hyper is None:
+            return chain
+        loglik, n_free = loglik_along(model, f), model.free_dimension
+        half = 0.5 * float(prior.precision[: model.size][model.free] @ beta[model.free] ** 2)
+
+        def log_density(t: float) -> float:
+            if abs(t) > FARTHEST:
+                return -math.inf
+            return loglik(t) + log_hyper(t) + n_free * t - half * math.exp(2.0 * t)
+
+        t = slice_step(random.rng, log_density, 0.0, width=0.5)
+        g = math.exp(t)
+        beta = g * beta
+        return chain._replace(beta=beta, f=g * f, mean=beta, prior=model.prior.stretched(prior, t))
+
+
+@dataclass(frozen=True)
+class InterweaveParts(MoveBase):
+    """The same for each part of a prior in turn: its shrunk coefficients grow with its scale, all others stay.
+
+    Invariance: as ``Interweave``, with the coefficients outside the part, and those of it that are not shrunk, fixed.
+    """
+
+    reads = frozenset({"beta", "f", "scale"})
+    stale = frozenset({"loglik"})
+    needs_loss = ("loglik",)
+
+    def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
+        """The chain with other scales of the parts."""
+        for part in model.prior.parts:
+            chain = _one_part(random.rng, model, part, chain)
+        return chain
+
+
+def _one_part(rng: np.random.Generator, model: Model, part: Any, chain: Chain) -> Chain:
+    beta, f, prior = chain.beta, chain.f, chain.prior
+    log_hyper = part.stretch(prior)
+    if log_hyper is None:
+        return chain
+    own = np.zeros_like(beta)
+    own[part.where] = np.where(model.free[part.where], 0.0, beta[part.where])
+    moving = model.blocks.matvec(own)
+    fixed = f - moving
+
+    def log_density(t: float) -> float:
+        if abs(t) > FARTHEST:
+            return -math.inf
+        return float(model.loss.loglik(model.y, model.c, fixed + math.exp(t) * moving).sum()) + float(log_hyper(t))
+
+    t = slice_step(rng, log_density, 0.0, width=0.5)
+    beta = beta + math.expm1(t) * own
+    return chain._replace(beta=beta, f=fixed + math.exp(t) * moving, mean=beta, prior=part.stretched(prior, t))
