@@ -53,11 +53,11 @@ def check_move(move: Move, model: Model, *, propose: Proposal | None = None, dra
     >>> from softmargin.priors import Lasso
     >>> from softmargin.rows.in_memory import Blocks
     >>> from softmargin.rows.streams import Streams
-    >>> from softmargin.solvers import Full
+    >>> from softmargin.solvers.full import Full
     >>> x, y = np.array([[0.5], [-1.0], [0.8], [0.3]]), np.array([1.0, -1.0, 1.0, -1.0])
     >>> free, streams = np.array([False]), Streams.from_random_state(0)
     >>> model = Model(Blocks(Dense.plain(x), y, np.ones(4)), Hinge(), Lasso().bind(free), free, streams, Full())
-    >>> check_move(ScaleMove(), model, draws=500)
+    >>> check_move(ScaleMove(), model)
     """
     rng = np.random.default_rng(0)
     found = [(propose or _proposal(model))(rng) for _ in range(draws)]
