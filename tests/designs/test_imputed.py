@@ -65,8 +65,8 @@ def test_products_are_averages_over_rows(intercept):
         np.testing.assert_allclose(design.row_quad(root, lo, hi), quad, atol=1e-11)
         excess = np.einsum("iab,a,b->i", spreads[at], beta, beta)
         np.testing.assert_allclose(design.excess(beta, lo, hi), excess, atol=1e-11)
-        drag = np.einsum("i,iab,b->a", w[at], spreads[at], beta)
-        np.testing.assert_allclose(design.drag(w[at], beta, lo, hi), drag, atol=1e-11)
+        slope = np.einsum("i,iab,b->a", w[at], spreads[at], beta)
+        np.testing.assert_allclose(design.excess_slope(w[at], beta, lo, hi), slope, atol=1e-11)
     lead = int(intercept)
     np.testing.assert_allclose(design.scatter(), spreads.sum(axis=0)[lead:, lead:], atol=1e-11)
 

@@ -155,8 +155,6 @@ class ClassDesign:
         rows, place = np.unique(self.index[index], return_inverse=True)
         return replace(self, base=base.pick(rows), index=place, start=np.searchsorted(index, self.start))
 
-    held = pick  # for those who take some rows after others
-
     def pairs_of(self, rows: Any) -> Index:
         """The pairs of some base rows."""
         wanted = np.zeros(self.base.shape[0], dtype=bool)
@@ -182,12 +180,14 @@ class CompletedClasses(ClassDesign):
             out[place] = base.excess(mean[r * q : (r + 1) * q], first, last)[at]
         return out * (self.k - 1.0) ** 2
 
-    def drag(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+    def excess_slope(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
         """Half the derivative of ``w'excess(mean)``."""
         q, base = self.base.shape[1], self._rows
         out = np.zeros((self.k, q))
         for r, place, at, first, last in self._parts(lo, hi):
-            out[r] = base.drag(self._scattered(w[place], at, last - first), mean[r * q : (r + 1) * q], first, last)
+            out[r] = base.excess_slope(
+                self._scattered(w[place], at, last - first), mean[r * q : (r + 1) * q], first, last
+            )
         return out.ravel() * (self.k - 1.0) ** 2
 
     @property

@@ -132,7 +132,7 @@ class Imputed:
         if first < last:
             _weighted(*self._shared(), first, w[self.patterns.row[first:last] - lo], int(self.intercept), A)
 
-    def drag(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+    def excess_slope(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
         """``sum_i w_i S_i mean``: half the derivative of ``w'excess(mean)``."""
         A = np.zeros((len(mean), len(mean)))
         self._add(w, lo, hi, A)

@@ -8,7 +8,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.loss import AnyMessage
-from softmargin.engines.vi.stochastic import SVI, held_rows
+from softmargin.engines.vi.stochastic import SVI
 from softmargin.engines.vi.stochastic_fit import SVIFit
 from softmargin.loo.link import cavity
 from softmargin.rows.permutation import shuffled
@@ -43,9 +43,9 @@ def held_out(fit: SVIFit, engine: SVI, part: Array, rows: int = 50_000) -> tuple
     pieces = []
     for lo in range(0, len(index), _SLAB):
         at = index[lo : lo + _SLAB]
-        block = held_rows(model.blocks.design, at)
-        f, v, residual = engine.moments(block, fit.state.q, fit.state.prior)
-        message = engine.face(model)(model.y[at], model.c[at], f, v + residual)
+        some = model.blocks.pick(at)
+        f, v, residual = engine.moments(some.design, fit.state.q, fit.state.prior)
+        message = engine.face(model)(some.y, some.weight, f, v + residual)
         pieces.append(loose_cavity(f, v, residual, message, part[at]))
     f_out, v_out = (np.concatenate([piece[k] for piece in pieces]) for k in range(2))
     return index, f_out, v_out, max(piece[2] for piece in pieces)

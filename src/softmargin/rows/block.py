@@ -131,5 +131,5 @@ class Block:
 
     def excess_slope(self, w: Array, mean: Array) -> TreeSum:
         """Half the derivative of ``w'excess(mean)`` in the mean."""
-        part: Any = self.design.drag
+        part: Any = self.design.excess_slope
         return self._added(lambda own, lo, hi: part(own, mean, lo, hi), w)

@@ -45,8 +45,8 @@ def test_designs_multiply_as_their_rows(intercept):
     np.testing.assert_array_equal(lazy.rows(np.arange(50)), held.rows(np.arange(50)))
     np.testing.assert_array_equal(lazy.rest, held.rest)
     index = np.array([3, 4, 40])
-    np.testing.assert_allclose(lazy.held(index).rows(np.arange(3)), held.held(index).rows(np.arange(3)), rtol=1e-12)
-    np.testing.assert_allclose(lazy.held(index).rest, held.rest[index], atol=1e-12)
+    np.testing.assert_allclose(lazy.pick(index).rows(np.arange(3)), held.pick(index).rows(np.arange(3)), rtol=1e-12)
+    np.testing.assert_allclose(lazy.pick(index).rest, held.rest[index], atol=1e-12)
 
 
 def test_a_mapped_file_and_single_precision_are_rows_like_any(tmp_path):

@@ -11,6 +11,7 @@ from softmargin.core.loop import run
 from softmargin.engines.mode.smoothed_start import approach
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
+from softmargin.engines.vi.stochastic import SVI
 from softmargin.losses import Hinge, Logit
 from softmargin.priors import Lasso, Ridge
 
@@ -73,6 +74,16 @@ def test_smoothed_passes_over_rows_held_apart_give_the_same_bits(rows):
         np.testing.assert_array_equal(found.beta, wanted.beta)
         np.testing.assert_array_equal(found.f, wanted.f)
         assert (found.settled, found.moved) == (wanted.settled, wanted.moved)
+
+
+@pytest.mark.parametrize("mean_field", [False, True])
+def test_batches_picked_from_rows_held_apart_give_the_same_bits(rows, mean_field):
+    engine, here = SVI(first=1000, mean_field=mean_field), problem(rows)
+    wanted = run(engine, here, max_iter=5)
+    for n_blocks in (1, 4, 10):
+        found = run(engine, replace(here, blocks=Distant.of(here.blocks, n_blocks)), max_iter=5)
+        assert found.trace == wanted.trace
+        np.testing.assert_array_equal(found.state.q.mean, wanted.state.q.mean)
 
 
 def test_a_step_makes_no_more_passes_than_its_searches_ask_for(rows):

@@ -90,7 +90,7 @@ def test_bound_of_the_mean_field_never_falls():
 
 
 def test_products_are_averages_over_the_rows():
-    """Gram, variances, excess and drag against draws of the rows, class by class."""
+    """Gram, variances, excess variances and their slopes against draws of the rows, class by class."""
     X, y = data(n=12)
     model = model_of(X, y, 3)
     unknown = model.unknowns[0]
@@ -108,7 +108,7 @@ def test_products_are_averages_over_the_rows():
     A = np.zeros((3, 4, 4))
     for weight, i, r in zip(w, design.index, pair, strict=True):
         A[r] += 4.0 * weight * S[i]
-    np.testing.assert_allclose(design.drag(w, beta), (A @ blocks[:, :, None]).ravel(), atol=1e-12)
+    np.testing.assert_allclose(design.excess_slope(w, beta), (A @ blocks[:, :, None]).ravel(), atol=1e-12)
     plain = ClassDesign(base.dense, design.index, design.start)
     np.testing.assert_allclose(design.gram(w, w)[0], plain.gram(w, w)[0] + A, atol=1e-10)
     moments = rng.standard_normal((3, 4, 5))

@@ -61,7 +61,7 @@ class Loose(Dense):
         m = features.shape[1]
         return cls(features, np.zeros(m), np.ones(m), intercept, rest=rest)
 
-    def held(self, index: Any) -> Loose:
+    def pick(self, index: Any) -> Loose:
         """Some of the rows."""
         return replace(self, X=self.X[index], rest=self.rest[index])
 
@@ -115,7 +115,7 @@ class InducingMap(KernelMap):
     def design(self, X: Any, *, intercept: bool = True) -> Loose | Inducing:
         """The rows X as a design, held in memory where it is small."""
         lazy = Inducing(self, X, intercept)
-        return lazy.held(slice(None)) if X.shape[0] * self.size <= _HELD else lazy
+        return lazy.pick(slice(None)) if X.shape[0] * self.size <= _HELD else lazy
 
 
 def inducing_map(
@@ -155,8 +155,8 @@ class Inducing:
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.map.size + self.intercept
 
-    def held(self, index: Any) -> Loose:
-        """Some of the rows, held in memory."""
+    def pick(self, index: Any) -> Loose:
+        """Some of the rows, their features held in memory."""
         return Loose.of(*self.map.features(self.X[index]), intercept=self.intercept)
 
     def at_length(self, length: float) -> Inducing:
@@ -171,7 +171,7 @@ class Inducing:
         return np.concatenate(parts)
 
     def _block(self, lo: int, hi: int | None) -> Loose:
-        return self.held(slice(lo, self.X.shape[0] if hi is None else hi))
+        return self.pick(slice(lo, self.X.shape[0] if hi is None else hi))
 
     def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
         return self._block(lo, hi).matvec(beta)
@@ -204,4 +204,4 @@ class Inducing:
         return self._block(0, None).take(columns)
 
     def rows(self, index: Any) -> Array:
-        return self.held(index).rows(np.arange(len(index)))
+        return self.pick(index).rows(np.arange(len(index)))

@@ -63,7 +63,7 @@ def learn_length(model: Model, *, rows: int | None = None, engine: Any = None) -
 
     def slope(x: float) -> float:
         features = design.map.at_length(math.exp(x))
-        blocks = Blocks(Inducing(features, X, design.intercept).held(slice(None)), y, weight)
+        blocks = Blocks(Inducing(features, X, design.intercept).pick(slice(None)), y, weight)
         small = InducingModel(blocks, model.loss, model.prior, model.free, model.streams, model.space)
         state = fit_inducing(small, engine=engine, tol=1e-5)[1].state
         return length_slope(features, X, state.message, state.q, state.prior)

@@ -13,8 +13,8 @@ from softmargin.core.loop import Info, run
 from softmargin.core.loss import Message
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorMessage
+from softmargin.core.rows import Rows
 from softmargin.core.space import Normal
-from softmargin.designs.dense import Dense
 from softmargin.engines.vi.fixed_point import MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.inducing import (
@@ -25,11 +25,10 @@ from softmargin.engines.vi.inducing import (
     log_scale_density,
     scale_terms,
 )
-from softmargin.rows.in_memory import Blocks
 from softmargin.rows.permutation import shuffled
 from softmargin.rows.streams import Purpose
 
-__all__ = ["SVI", "SVIState", "Sums", "distance", "held_rows", "posterior_of", "sums_of"]
+__all__ = ["SVI", "SVIState", "Sums", "distance", "posterior_of", "sums_of"]
 
 _LEAST = 1e-6  # shortest step
 _FAR = 10.0  # squared distance a coefficient that one batch may move the mean by: ten times what is usual at most
@@ -112,19 +111,17 @@ class SVI:
 
     def init(self, model: Model) -> SVIState:
         """Fit some of the rows."""
-        n = len(model.y)
+        n = model.n
         size = min(n, self.first)
-        index = np.sort(shuffled(np.arange(size), n, model.streams.at(Purpose.START)))
-        block = held_rows(model.blocks.design, index)
-        blocks = Blocks(block, model.y[index], model.c[index])
+        rows = model.blocks.pick(np.sort(shuffled(np.arange(size), n, model.streams.at(Purpose.START))))
         engine: Any = MeanField() if self.mean_field else GaussianVI()
-        if _rest(block) is None:
-            small = replace(model, blocks=blocks, space=model.space.on(block))
+        if _rest(rows.design) is None:
+            small = replace(model, blocks=rows, space=model.space.on(rows.design))
             state = run(engine, small, max_iter=100, tol=1e-4, inner=True).state
         else:
-            small = InducingModel(blocks, model.loss, model.prior, model.free, model.streams, model.space)
+            small = InducingModel(rows, model.loss, model.prior, model.free, model.streams, model.space)
             state = fit_inducing(small, engine=engine, max_iter=100, tol=1e-4)[1].state
-        sums = sums_of(block, state.message)
+        sums = sums_of(rows.design, state.message)
         bound = state.data / size
         q, prior = posterior_of(model, sums, float(size), state.q, state.prior)
         return SVIState(sums, q, prior, float(size), float(n), size / self.batch, bound)
@@ -139,16 +136,16 @@ class SVI:
     def step(self, model: Model, state: SVIState, iteration: int) -> tuple[SVIState, Info]:
         """One batch."""
         index = self._index(model, iteration)
-        block = held_rows(model.blocks.design, index)
-        message = self.messages(model, block, index, state.q, state.prior)
+        batch = model.blocks.pick(index)
+        message = self.messages(model, batch, state.q, state.prior)
         share = len(index) / self.batch
         batches, rows = state.batches + share, min(state.rows + len(index), state.total)
-        rho, here = min(share * batches**-self.decay, 1.0), sums_of(block, message)
+        rho, here = min(share * batches**-self.decay, 1.0), sums_of(batch.design, message)
         before = _batch_bound(message, rows, state.q, state.prior)
         while True:
             sums = state.sums.towards(here, rho)
             q, prior = posterior_of(model, sums, rows, state.q, state.prior)
-            if rho < _LEAST or self._rises(model, block, index, state.q, q, prior, rows, before):
+            if rho < _LEAST or self._rises(model, batch, state.q, q, prior, rows, before):
                 break
             rho *= 0.3
         bound = state.bound + rho * (float(message.bound.mean()) - state.bound)
@@ -156,7 +153,7 @@ class SVI:
         return new, Info(rows * bound + prior.bound + q.entropy, math.inf)
 
     def _rises(
-        self, model: Model, block: Any, index: Any, old: Normal, q: Normal, prior: PriorMessage, rows: float, low: float
+        self, model: Model, batch: Rows, old: Normal, q: Normal, prior: PriorMessage, rows: float, low: float
     ) -> bool:
         """Whether the batch's bound is above ``low`` at q, as it must be next to the old one, and q is not too far."""
         moved = distance(old, q)
@@ -164,13 +161,13 @@ class SVI:
             return False
         if moved + abs(q.logdet - old.logdet) <= _NEAR * model.size:
             return True
-        bound = _batch_bound(self.messages(model, block, index, q, prior), rows, q, prior)
+        bound = _batch_bound(self.messages(model, batch, q, prior), rows, q, prior)
         return bound >= low - 1e-12 * abs(low)
 
-    def messages(self, model: Model, block: Any, index: Any, q: Normal, prior: PriorMessage) -> Message:
-        """Row messages of a block of rows under q."""
-        f, v, residual = self.moments(block, q, prior)
-        message: Message = self.face(model)(model.y[index], model.c[index], f, v + residual)
+    def messages(self, model: Model, rows: Rows, q: Normal, prior: PriorMessage) -> Message:
+        """Messages of some rows under q."""
+        f, v, residual = self.moments(rows.design, q, prior)
+        message: Message = self.face(model)(rows.y, rows.weight, f, v + residual)
         return message
 
     def face(self, model: Model) -> Any:
@@ -185,19 +182,11 @@ class SVI:
 
     def _index(self, model: Model, iteration: int) -> Any:
         """The rows of a batch: every epoch goes through all rows in an order of its own."""
-        n = len(model.y)
+        n = model.n
         batches = math.ceil(n / self.batch)
         epoch, k = divmod(iteration, batches)
         position = np.arange(k * n // batches, (k + 1) * n // batches)
         return np.sort(shuffled(position, n, model.streams.at(Purpose.MOVES, iteration=epoch)))
-
-
-def held_rows(design: Any, index: Any) -> Any:
-    """Some rows of any design, dense and in memory."""
-    if hasattr(design, "held"):
-        return design.held(index)
-    lead = int(design.intercept)
-    return Dense.plain(np.ascontiguousarray(design.rows(index)[:, lead:]), intercept=bool(lead))
 
 
 def posterior_of(model: Model, sums: Sums, rows: float, q: Normal, prior: PriorMessage) -> tuple[Normal, PriorMessage]:

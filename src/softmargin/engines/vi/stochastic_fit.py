@@ -11,7 +11,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.loop import Outcome, run
 from softmargin.core.model import Model, require
-from softmargin.engines.vi.stochastic import SVI, Sums, SVIState, distance, held_rows, posterior_of, sums_of
+from softmargin.engines.vi.stochastic import SVI, Sums, SVIState, distance, posterior_of, sums_of
 from softmargin.rows.in_memory import Cell
 
 __all__ = ["SVIFit", "fit_svi", "full_bound", "unsettled"]
@@ -38,7 +38,7 @@ def fit_svi(
     Parameters
     ----------
     model : Model
-        Rows in any design that has ``rows`` or ``held``, dense, sparse or of inducing points; a loss; a prior.
+        Rows in any design that has ``pick``, dense, sparse or of inducing points; a loss; a prior.
     engine : SVI
         Sizes and options.
     epochs : int, optional
@@ -96,9 +96,8 @@ def full_bound(fit: SVIFit, engine: SVI) -> float:
     model, state = fit.model, fit.state
 
     def collect(cell: Cell) -> tuple[float]:
-        at = np.arange(cell.lo, cell.hi)
-        block = held_rows(model.blocks.design, at)
-        return (float(engine.messages(model, block, at, state.q, state.prior).bound.sum()),)
+        rows = model.blocks.pick(np.arange(cell.lo, cell.hi))
+        return (float(engine.messages(model, rows, state.q, state.prior).bound.sum()),)
 
     return float(model.blocks.reduce(collect)[0]) + state.prior.bound + state.q.entropy
 
@@ -107,10 +106,9 @@ def unsettled(model: Model, engine: SVI, state: SVIState) -> float:
     """Squared distance a coefficient from q's mean to the one that the messages of all rows at q ask for."""
 
     def collect(cell: Cell) -> tuple[Array, Array, float]:
-        at = np.arange(cell.lo, cell.hi)
-        block = held_rows(model.blocks.design, at)
-        sums = sums_of(block, engine.messages(model, block, at, state.q, state.prior))
-        return tuple(len(at) * part for part in sums)  # type: ignore[return-value]
+        rows = model.blocks.pick(np.arange(cell.lo, cell.hi))
+        sums = sums_of(rows.design, engine.messages(model, rows, state.q, state.prior))
+        return tuple((cell.hi - cell.lo) * part for part in sums)  # type: ignore[return-value]
 
     n = float(len(model.y))
     A, c, rest = model.blocks.reduce(collect)
