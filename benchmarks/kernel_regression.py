@@ -103,7 +103,7 @@ def growing(quick: bool) -> Iterator[tuple[Any, ...]]:
     for n in (50, 200, 800) if quick else (50, 200, 800, 3200, 12_800, 20_000):
         X, y = make_friedman1(n + TEST, noise=1.0, random_state=0)
         model, seconds = common.cpu(lambda: BayesianKernelRegressor(random_state=0).fit(X[:n], y[:n]))  # noqa: B023
-        lower, upper = model.predict_interval(X[n:]).T
+        lower, upper = model.predict_interval(X[n:], level=0.9).T
         share = float(np.mean((y[n:] > lower) & (y[n:] < upper)))
         error = float(np.sqrt(np.mean((y[n:] - model.predict(X[n:])) ** 2)))
         yield n, model.posterior_.columns.n_features, error, share, seconds

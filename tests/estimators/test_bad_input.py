@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from inspect import signature
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from softmargin import BayesianSVC
+from softmargin import BayesianKernelRegressor, BayesianSVC, BayesianSVR, plots
 from softmargin.exceptions import DataWarning
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 
@@ -34,7 +36,10 @@ CASES = {
     "labels": ({}, X, [None, *Y[1:]], None, "the label of 1 row is missing; drop"),
     "numbers": ({}, X, np.where(np.arange(60) < 2, np.nan, Y == "a"), None, "the label of 2 rows is missing; drop"),
     "text labels": ({}, X, pd.Series([pd.NA, *Y[1:]], dtype="string"), None, "the label of 1 row is missing"),
-    "inf": ({}, with_value(3, "size", np.inf), Y, None, "infinity in column size"),
+    "inf": ({}, with_value(3, "size", np.inf), Y, None, "infinity in column size; look for a logarithm of zero"),
+    "dates": ({}, FRAME.assign(when=pd.Timestamp("2020")), Y, None, "column when of X holds dates; make numbers"),
+    "times": ({}, FRAME.assign(gone=pd.Timedelta("1D")), Y, None, "column gone of X holds durations; make numbers"),
+    "array of dates": ({}, np.full((60, 1), np.datetime64("2020")), Y, None, "X holds dates; make numbers of them"),
     "text": ({}, FRAME.assign(dose="high"), Y, None, "column dose of X cannot be read as numbers"),
     "lengths": ({}, X, Y[:50], None, "inconsistent numbers of samples"),
     "weight length": ({}, X, Y, np.ones(50), "sample_weight"),
@@ -191,3 +196,31 @@ def test_nullable_booleans_are_booleans():
     model = BayesianSVC().fit(X, pd.array(Y == "a", dtype="boolean"))
     assert model.classes_.dtype == bool and model.predict(X[:2]).dtype == bool
     assert BayesianSVC().fit(X, pd.array(Y == "a", dtype="Int64")).classes_.dtype == np.int64
+
+
+@pytest.mark.parametrize("estimator", [BayesianSVC, BayesianSVR])
+def test_missing_values_that_no_training_row_had_ask_for_another_fit(estimator):
+    model = estimator().fit(FRAME, (Y == "a") * 1)
+    with pytest.raises(
+        ValueError, match=r"NaN in column size; .* complete rows: refit with missing values in the data"
+    ):
+        model.predict(with_value(3, "size", np.nan))
+
+
+@pytest.mark.parametrize("estimator", [BayesianSVC, BayesianSVR])
+def test_sparse_rows_with_missing_values_are_told_what_works(estimator):
+    with pytest.raises(ValueError, match=r"NaN in columns 0, 1, 2, 3; .* give dense columns, X\.toarray\(\)"):
+        estimator().fit(csr_array(np.where(X > 1.0, np.nan, X)), (Y == "a") * 1)
+
+
+@pytest.mark.parametrize("estimator", [BayesianSVC, BayesianSVR])
+def test_dates_in_new_rows_are_refused_as_in_the_fit(estimator):
+    model = estimator().fit(FRAME, (Y == "a") * 1)
+    with pytest.raises(ValueError, match=f"column {FRAME.columns[0]} of X holds dates"):
+        model.predict(FRAME.assign(**{FRAME.columns[0]: pd.Timestamp("2020")}))
+
+
+def test_all_intervals_have_one_level_unless_told():
+    intervals = [BayesianSVC.summary, BayesianSVR.summary, BayesianSVR.predict_interval]
+    intervals += [BayesianKernelRegressor.predict_interval, plots.coefficients]
+    assert {signature(method).parameters["level"].default for method in intervals} == {0.95}

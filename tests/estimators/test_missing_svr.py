@@ -57,7 +57,7 @@ def test_new_rows_with_holes_and_groups(inference):
     g = np.arange(300) % 10
     y = y + np.linspace(-3.0, 3.0, 10)[g]
     model = BayesianSVR(inference=inference).fit(X[:200], y[:200], groups=g[:200])
-    low, high = model.predict_interval(X[200:], groups=g[200:]).T
+    low, high = model.predict_interval(X[200:], level=0.9, groups=g[200:]).T
     assert 0.8 < ((low < y[200:]) & (y[200:] < high)).mean() <= 1.0
     incomplete = np.isnan(X[200:]).any(axis=1)
     assert (high - low)[incomplete].mean() > (high - low)[~incomplete].mean()

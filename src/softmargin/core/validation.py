@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from softmargin.core.array import Array
 
 __all__ = [
+    "IMPUTE",
     "binary_labels",
     "check_choice",
     "check_finite",
@@ -29,6 +30,12 @@ __all__ = [
 ]
 
 _WHOLE = 2.0**53  # whole numbers below are told apart
+IMPUTE = "impute or drop these values first, for example with sklearn.impute.SimpleImputer in a pipeline"
+_INFINITE = "look for a logarithm of zero or a division by zero, and replace these values by numbers or drop their rows"
+_TIMES = {  # kinds of values that NumPy would silently read as numbers of nanoseconds
+    "M": "dates; make numbers of them first, for example days since the first one, or the month and the weekday",
+    "m": "durations; make numbers of them first, for example by their dt.total_seconds()",
+}
 
 
 def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
@@ -59,15 +66,18 @@ def check_names(X: Any, *, intercept: bool = False) -> None:
 
 
 def check_numeric(X: Any) -> None:
-    """Refuse data-frame columns that hold no numbers, naming them."""
+    """Refuse columns of data frames that hold no numbers, naming them, and columns of dates wherever they are."""
     if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
+        if isinstance(X, np.ndarray) and X.dtype.kind in _TIMES:
+            raise ValueError(f"X holds {_TIMES[X.dtype.kind]}.")
         return
     bad = []
     for place, name in enumerate(X.columns):
         column = X.iloc[:, place] if hasattr(X, "iloc") else X[name]
-        if getattr(column.dtype, "kind", "O") in "Mm":
-            bad.append(str(name))
-        elif getattr(column.dtype, "kind", "O") in "OUSTM":
+        kind = _kind(column)
+        if kind in _TIMES:
+            raise ValueError(f"column {name} of X holds {_TIMES[kind]}.")
+        if kind in "OUST":
             try:
                 np.asarray(column, dtype=np.float64)
             except (TypeError, ValueError):
@@ -79,8 +89,16 @@ def check_numeric(X: Any) -> None:
         )
 
 
-def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
-    """Refuse infinite values, and missing ones unless ``missing``, naming the columns."""
+def _kind(column: Any) -> str:
+    """What kind of values a column holds, by NumPy's letter; objects unless it says otherwise."""
+    kind: str = getattr(column.dtype, "kind", "O")
+    if kind == "O" and not isinstance(column.dtype, np.dtype):  # of another library: as its values are
+        kind = np.asarray(column).dtype.kind
+    return kind
+
+
+def check_finite(X: Any, names: Any, *, missing: bool = False, way: str = IMPUTE) -> None:
+    """Refuse infinite values, and missing ones unless ``missing``, naming the columns; ``way`` is what to do then."""
     sparse: bool = sp.issparse(X)
     values = X.data if sparse else X
     if np.isfinite(values.sum()):  # one pass without a copy; most data end here
@@ -98,10 +116,9 @@ def check_finite(X: Any, names: Any, *, missing: bool = False) -> None:
         columns = np.flatnonzero(~np.isfinite(X).all(axis=0))
     shown = [str(names[j]) if names is not None else str(j) for j in columns[:5]]
     more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
-    kind = "NaN" if np.isnan(values).any() else "infinity"
+    kind, then = ("NaN", way) if np.isnan(values).any() else ("infinity", _INFINITE)
     raise ValueError(
-        f"Input X contains {kind} in column{'s' if len(columns) > 1 else ''} {', '.join(shown)}{more}; "
-        "impute or drop these values first, for example with sklearn.impute.SimpleImputer in a pipeline."
+        f"Input X contains {kind} in column{'s' if len(columns) > 1 else ''} {', '.join(shown)}{more}; {then}."
     )
 
 

@@ -9,13 +9,18 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from softmargin.core.array import Array
-from softmargin.core.validation import check_finite, check_names, check_numeric, check_observed, summed
+from softmargin.core.validation import IMPUTE, check_finite, check_names, check_numeric, check_observed, summed
 from softmargin.designs.standardize import Columns
 from softmargin.estimators._indicators import Indicators
 from softmargin.models.build import kept_columns
 from softmargin.models.random_effects.terms import Labelled, effects_of, separated
 
 __all__ = ["Training", "training_rows", "without_frame"]
+
+_DENSE = (
+    "a sparse matrix holds no missing values: give dense columns, X.toarray(), where they are part of the model, or "
+    + IMPUTE
+)
 
 
 class Training(NamedTuple):
@@ -57,7 +62,7 @@ def training_rows(
         **checks,
     )
     X, names = summed(X), getattr(machine, "feature_names_in_", None)
-    check_finite(X, names, missing=True)
+    check_finite(X, names, missing=True, way=_DENSE)  # of sparse rows alone are missing values refused
     y = encode(y)
     count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     used, indicators = count > 0, None

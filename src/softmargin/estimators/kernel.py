@@ -88,9 +88,9 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         Prior standard deviation of g, averaged over the training rows; always "learn" with "noisy-hinge" and
         "complete-hinge", whose coefficients have a scale each.
     learning_rate : float or "auto", default="auto"
-        Weight of the pseudo-likelihood of the hinge. "auto" starts from 0.25, with rows weighted so that the classes
-        weigh the same (``tilt_``) if that predicts left-out rows better, and goes on to 0.5 and 1 where refits of
-        three folds say so. A number is taken as it is, without tilting, and so are weights that are given.
+        The power of the likelihood of the hinge, not a step size. "auto" starts from 0.25, with rows weighted so that
+        the classes weigh the same (``tilt_``) if that predicts left-out rows better, and goes on to 0.5 and 1 where
+        refits of three folds say so. A number is taken as it is, without tilting, and so are weights that are given.
     standardize : bool or "auto", default="auto"
         Whether the kernel sees columns divided by their standard deviation. "auto" asks the leave-one-out score where
         the spreads of dense columns are unlike, and leaves sparse ones alone.

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
-from softmargin.core.validation import check_choice, check_finite, check_names, check_numeric
+from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_names, check_numeric
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._parts import Composed
 from softmargin.inference.notices import warn_of_fits
@@ -110,7 +110,8 @@ class KernelMachine(CallbackSupport, Composed):
         checked = validate_data(
             self, X, accept_sparse=self._sparse, dtype=np.float64, order="C", ensure_all_finite=False, **options
         )
-        check_finite(checked[0] if isinstance(checked, tuple) else checked, getattr(self, "feature_names_in_", None))
+        rows, names = checked[0] if isinstance(checked, tuple) else checked, getattr(self, "feature_names_in_", None)
+        check_finite(rows, names, way=f"kernel machines take no missing values: {IMPUTE}")
         return checked
 
     def _training_rows(self, X: Any, y: Any, **options: Any) -> Any:

@@ -229,7 +229,7 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
             f, v = self._fitted.moments(X)
         return f, np.sqrt(v)
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> Array:
+    def predict_interval(self, X: Any, level: float = 0.95) -> Array:
         """Interval that contains a new y with probability ``level``: array of shape (n, 2).
 
         It covers the noise, the uncertainty of its level, and that of f (none for "map").

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Loss
-from softmargin.core.validation import check_choice, check_finite
+from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_numeric
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._parts import Composed
 from softmargin.estimators._tables import Summary
@@ -26,6 +26,7 @@ from softmargin.rows.streams import Streams
 
 __all__ = ["LinearMachine", "check_level", "named_loss"]
 
+_REFIT = f"the model was fitted to complete rows: refit with missing values in the data, or {IMPUTE}"
 _LENGTHS = (("draws", 2), ("warmup", 0), ("chains", 1), ("thin", 1), ("max_iter", 1))
 
 
@@ -147,6 +148,7 @@ class LinearMachine(CallbackSupport, Composed):
         return self._fitted.parts[0].reader
 
     def _validated(self, X: Any) -> Any:
+        check_numeric(X)
         least = min(1, self.n_features_in_)  # groups alone make a model too
         X = validate_data(
             self,
@@ -158,7 +160,7 @@ class LinearMachine(CallbackSupport, Composed):
             ensure_min_features=least,
             reset=False,
         )
-        check_finite(X, getattr(self, "feature_names_in_", None), missing=self._takes_missing)
+        check_finite(X, getattr(self, "feature_names_in_", None), missing=self._takes_missing, way=_REFIT)
         return self.indicators_.apply(X) if hasattr(self, "indicators_") else X
 
     @property

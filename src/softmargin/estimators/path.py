@@ -76,7 +76,7 @@ def path(
     prior : {"lasso", "ridge"} or prior object, default="lasso"
         A prior whose mode is a convex problem; its own scale is replaced by those of the grid.
     learning_rate : float, default=1.0
-        Weight of the pseudo-likelihood.
+        The power of the likelihood, not a step size.
     sample_weight, class_weight, fit_intercept, standardize, verbose
         As in ``BayesianSVC``.
 

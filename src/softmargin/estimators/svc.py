@@ -65,8 +65,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         The loss, or one of your own (``softmargin.losses.RowLoss``). "logit" and "probit" are genuine likelihoods:
         logistic and probit regression with these priors. "squared-hinge" has no "gibbs".
     learning_rate : float or "auto", default="auto"
-        Weight (power) of the pseudo-likelihood, not a step size. 1 is that of the papers; "auto" starts from 0.25, with
-        rows as they are or tilted towards the rarer class, and takes another rate where rows left out are clearly
+        The power of the likelihood, ``posterior = prior * likelihood**learning_rate``: how much a row counts against
+        the prior. It is not a step size. 1 is the pseudo-likelihood of the papers; "auto" starts from 0.25, with rows
+        as they are or tilted towards the rarer class, and takes another rate where rows left out are clearly
         predicted better. What was used is ``learning_rate_`` and ``tilt_``, what was tried ``choices_``.
     fit_intercept : bool, default=True
         Whether to fit an intercept; it is not shrunk.

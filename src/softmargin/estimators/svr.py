@@ -264,7 +264,7 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
             f, v = self._fitted.moments(X)
         return f, np.sqrt(v)
 
-    def predict_interval(self, X: Any, level: float = 0.9, groups: Any = None) -> Array:
+    def predict_interval(self, X: Any, level: float = 0.95, groups: Any = None) -> Array:
         """Interval that contains a new y with probability ``level``: array of shape (n, 2).
 
         It covers the noise, the uncertainty of its level, and that of f (none for "map").
