@@ -11,7 +11,14 @@ import scipy.sparse as sp
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import softmargin
-from softmargin import BayesianKernelClassifier, BayesianSVC, BayesianSVR, RandomEffect, Smooth
+from softmargin import (
+    BayesianKernelClassifier,
+    BayesianKernelRegressor,
+    BayesianSVC,
+    BayesianSVR,
+    RandomEffect,
+    Smooth,
+)
 from softmargin.losses import Check
 from softmargin.priors import HalfCauchy, Ridge
 
@@ -40,6 +47,10 @@ def _svr(rows, y, prior="ridge", inference="vb", **options):
 
 def _kernel(rows, y, **options):
     return BayesianKernelClassifier(**(RUN | options)).fit(rows, y), rows
+
+
+def _kernel_regression(rows, y, **options):
+    return BayesianKernelRegressor(**(RUN | {"length_scale": 2.0} | options)).fit(rows, y), rows
 
 
 def _formula(text, **options):
@@ -97,6 +108,13 @@ MODELS = {
     "kernel, probit": lambda: _kernel(X, LABELS, basis="full", inference="gibbs", likelihood="probit"),
     "kernel, pairs": lambda: _kernel(X, THREE, basis="full", inference="map"),
     "kernel, sparse": lambda: _kernel(SPARSE, LABELS, basis="full", inference="map"),
+    **{
+        f"kernel regression, {name}": lambda name=name, basis=basis: _kernel_regression(
+            X, Y, inference=name, basis=basis
+        )
+        for name, basis in (("vb", "full"), ("map", "full"), ("gibbs", "full"), ("svi", "inducing"))
+    },
+    "kernel quantiles": lambda: _kernel_regression(X, Y, basis="inducing", n_inducing=10, likelihood=Check(0.7)),
     "kernel, object": lambda: _kernel(X, LABELS, kernel=ConstantKernel(2.0) * RBF(1.5), length_scale=None),
     "kernel, precomputed": lambda: _kernel(X @ X.T, LABELS, kernel="precomputed", basis="full"),
     "formula": lambda: _formula("sick['yes'] ~ age * kind + smoker + {dose > 0} + (1 | clinic)"),

@@ -187,7 +187,7 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
             likelihoods = self._likelihoods(unit)
             self._fitted: KernelRegression = fit_kernel_regression(
                 plan, likelihoods, units, rows, y, count, at=used, unit=unit, **task
-            )
+            ).settled()
             end()
             self._publish()
             return self

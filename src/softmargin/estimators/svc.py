@@ -55,8 +55,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
     Parameters
     ----------
-    prior : str or prior object, default="ridge"
+    prior : str, prior object or dict, default="ridge"
         Prior of the coefficients. ``Ridge(scale=...)`` fixes the scale, ``"ridge"`` learns it.
+        A dict has priors by columns, as ``{"age": Ridge(0.5), "gene_*": "lasso", ...: "ridge"}``.
     inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode with a certificate, "meanfield" the
         approximation of Luts and Ormerod (2014), "gibbs" exact draws, "hmc" exact draws in much less time, "svi" as

@@ -40,9 +40,10 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
 
     Parameters
     ----------
-    prior : str or prior object, default="ridge"
+    prior : str, prior object or dict, default="ridge"
         "ridge", "lasso", "bridge" or "horseshoe"; "spike-slab" ("gibbs") or "laplace-zero" ("gibbs" and "vb"), which
         leave columns out; or a prior object with a scale of your choice.
+        A dict has priors by columns, as ``{"age": Ridge(0.5), "gene_*": "lasso", ...: "ridge"}``.
     inference : {"vb", "map", "meanfield", "gibbs", "hmc", "svi"}, default="vb"
         "vb" is the best Gaussian approximation, "map" the posterior mode, "meanfield" the approximation of Luts and
         Ormerod (2014), "gibbs" exact draws, "hmc" exact draws that follow each other with less correlation, "svi" as

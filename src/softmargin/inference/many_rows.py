@@ -63,7 +63,9 @@ def by_batches(model: Model, settings: Settings, first: Fit | None = None) -> Fi
     noise level as well as all of them tell the coefficients.
     """
     if any(unknown.changes_rows for unknown in model.unknowns) or model.prior.parts:
-        raise ValueError("inference='svi' takes complete rows without random effects; use inference='vb'.")
+        raise ValueError(
+            "inference='svi' takes complete rows without random effects and one prior for all columns; use 'vb'."
+        )
     if model.prior.selects:
         raise ValueError("inference='svi' does not go with priors that select; use inference='gibbs'.")
     states: tuple[Any, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from softmargin.designs.sparse import Implicit, Sparse
 from softmargin.designs.standardize import Columns, design_for, standardize
 from softmargin.models.prior_choice import always_mask
 from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.priors.by_column import PriorByColumn
 from softmargin.priors.group_lasso import GroupLasso
 from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.laplace_zero import LaplaceZero
@@ -74,6 +76,10 @@ def prior_of(prior: Any) -> Any:
     if isinstance(prior, str):
         check_choice("prior", prior, list(PRIORS))
         return PRIORS[prior]()
+    if isinstance(prior, Mapping):
+        if not prior:
+            raise ValueError("prior={} says nothing; use prior={...: Ridge()}, or a name.")
+        return PriorByColumn({key: prior_of(each) for key, each in prior.items()})
     if not hasattr(prior, "bind") or isinstance(prior, type):
         raise ValueError(f"prior must be one of {list(PRIORS)} or a prior object; got {prior!r}.")
     return prior
@@ -168,7 +174,9 @@ def _suited(design: Design, prior: Any, products: bool, point: bool, gaussian: b
 
 
 def bound_prior(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:
-    """The prior on given coefficients, names of columns that are always in resolved."""
+    """The prior on given coefficients, names of columns resolved."""
+    if isinstance(prior, PriorByColumn):
+        return prior.of_columns(free, rows, columns, names)
     if not hasattr(prior, "always_include"):
         return checked(prior, prior.bind(free, rows))
     return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))

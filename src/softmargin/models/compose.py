@@ -91,6 +91,8 @@ def compose(
     solver = "cholesky" if recipe.incomplete else recipe.solver if solver is None else solver
     form: dict[str, Any] = {"loss": loss, "names": recipe.names, "workers": workers, "streams": streams}
     problem = prepare(*data, **(form | ways | {"prior": prior, "solver": solver}))
+    if problem.model.prior.selects and problem.model.prior.parts:
+        unknowns = (*unknowns, TermScales())
     model = problem.model.with_unknowns(unknowns)
     return Composition(model, data.columns, problem.coordinates.basis, problem.part, missing=missing)
 
@@ -107,7 +109,7 @@ def _with_terms(
     free[: int(columns.intercept)] = True
     fixed = bound_prior(prior, free[:own], columns, n, recipe.names)
     bound = Terms(Ridge(), tuple(term.prior for term in terms)).bind(free, n).with_fixed(fixed)
-    if fixed.selects and not hasattr(fixed, "beside"):
+    if fixed.selects and not hasattr(fixed.parts[0].prior if fixed.parts else fixed, "beside"):
         raise ValueError(f"{type(prior).__name__} does not go with random effects; use SpikeSlab.")
     reason = (
         ("a fit with missing values" if recipe.incomplete else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,15 @@ def always_mask(always_include: Any, columns: Columns, names: Any) -> Any:
 
 def _selects(estimator: Any) -> bool:
     """Whether the estimator's prior can leave columns out."""
-    prior = estimator.prior
+    return _leaves_out(estimator.prior)
+
+
+def _leaves_out(prior: Any) -> bool:
+    """Whether a prior, or one of several by column, can leave columns out."""
     if isinstance(prior, str):
         return prior in ("lasso", "bridge", "group-lasso", "spike-slab", "laplace-zero")
+    if isinstance(prior, Mapping):
+        return any(_leaves_out(each) for each in prior.values())
     return hasattr(prior, "always_include") or getattr(prior, "selects", False)
 
 

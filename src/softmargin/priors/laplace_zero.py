@@ -162,6 +162,14 @@ class BoundLaplaceZero(PriorBase):
             self, free=np.concatenate((self.free, more)), always=np.concatenate((self.always, ~more)), flat=flat
         )
 
+    def among(self, where: Any, precision: Array) -> BoundLaplaceZero:
+        """The same on the coefficients ``where`` among others that are always in, normal with the given precisions."""
+        free, always = np.ones(len(precision), dtype=bool), np.zeros(len(precision), dtype=bool)
+        free[where], always[where] = self.free, self.always
+        flat = precision.copy()
+        flat[where[self.free]] = self.flat
+        return replace(self, free=free, always=always, flat=flat[free])
+
     def start(self) -> PriorState:
         """Every coefficient in, local precisions at one."""
         scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0

@@ -237,6 +237,14 @@ class BoundSpikeSlab(PriorBase):
         free, always = np.concatenate((self.free, more)), np.concatenate((self.always, more))
         return replace(self, free=free, always=always, flat=flat)
 
+    def among(self, where: Any, precision: Array) -> BoundSpikeSlab:
+        """The same on the coefficients ``where`` among others that are always in, normal with the given precisions."""
+        free, always = np.ones((2, len(precision)), dtype=bool)
+        free[where], always[where] = self.free, self.always
+        flat = precision.copy()
+        flat[where[self.free]] = self.flat
+        return replace(self, free=free, always=always, flat=flat[free])
+
     def slab(self) -> BoundRidge:
         """The normal prior that is left when every coefficient is in."""
         return BoundRidge(self.free, float(np.max(self.flat)), self.scale_prior, None, self.rows)

@@ -231,20 +231,29 @@ class BoundTerms(PriorBase):
 
     @property
     def has_mode(self) -> bool:
-        """Whether the fixed effects have one."""
-        return bool(self.parts[0].prior.has_mode)
+        """Whether all parts have one."""
+        return all(part.prior.has_mode for part in self.parts)
 
     @property
     def only_draws(self) -> str:
         """Why there are only draws, where it is so."""
         return str(self.parts[0].prior.only_draws)
 
+    def selecting(self, precision: Array) -> Any:
+        """The prior of the part that selects on all coefficients, the others normal with the given precisions."""
+        first = self.parts[0]
+        if isinstance(first.where, slice) or self.classes > 1:
+            return first.prior.beside(self.behind(precision))
+        return first.prior.among(first.where, precision)
+
     def behind(self, precision: Array) -> Array:
         """The precisions of the terms' variables: those of one class, which all classes share."""
         return precision[self.parts[0].size // self.classes : self.size // self.classes]
 
     def with_fixed(self, prior: Any) -> BoundTerms:
-        """The same terms beside fixed effects with another prior."""
+        """The same terms beside fixed effects with another prior, or beside the parts that it has."""
+        if prior.parts and not self.parts[0].prior.parts:
+            return replace(self, each=(*prior.parts, *self.parts[1:]))
         return replace(self, each=(replace(self.parts[0], prior=prior), *self.parts[1:]))
 
     def start(self) -> PriorState:

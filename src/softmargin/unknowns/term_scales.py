@@ -44,7 +44,7 @@ class TermScales:
         prior: Any = model.prior
         if not prior.selects:
             return model
-        return model.with_prior(prior.parts[0].prior.beside(prior.behind(state.precision)))
+        return model.with_prior(prior.selecting(state.precision))
 
     def expect(self, model: Model, state: PriorState, seen: Seen, *, careful: bool = False) -> tuple[PriorState, float]:
         """Every standard deviation given the moments of its term's coefficients."""
