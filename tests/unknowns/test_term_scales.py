@@ -31,7 +31,7 @@ def test_a_given_standard_deviation_adds_nothing_to_the_engines_bound():
     """The engine has the terms as normal with known precision already: a factor two or a sign would show."""
     model, rng = problem(TermPrior(("group",), 2, scale=0.7)), np.random.default_rng(0)
     unknown, mean, root = TermScales(), rng.standard_normal(4), rng.standard_normal((4, 4))
-    seen = Seen(mean, root, np.zeros(8), np.ones(8), None, "expect", False)
+    seen = Seen(mean, root, None, "expect", False)
     state, part = unknown.expect(model, unknown.start(model), seen)
     assert part == pytest.approx(0.0, abs=1e-12)
     np.testing.assert_allclose(state.precision[2:], 0.7**-2)

@@ -10,6 +10,7 @@ from softmargin import BayesianSVC
 from softmargin.core.loop import run
 from softmargin.core.model import Model
 from softmargin.core.unknown import Seen
+from softmargin.core.visits import Face, Moments, messages
 from softmargin.designs.classes import ClassDesign, CompletedClasses, pair_weights
 from softmargin.designs.dense import Dense
 from softmargin.engines.alternate import Alternate
@@ -151,7 +152,8 @@ def test_drawn_entries_have_the_density_of_their_row():
     # the density of the approximation is the best normal one: its mean is near that of the exact density
     now = unknown.apply(model, unknown.start(model))
     f, v = now.blocks.matvec(beta.ravel()), now.blocks.excess(beta.ravel()) + 1e-12
-    seen = Seen(beta.ravel(), np.zeros((12, 1)), f, v, model.loss.gaussian(model.y, model.c, f, v), "gaussian", False)
+    rows, _ = now.blocks.keep(messages, Face(model.loss, "gaussian"), now.blocks.place(Moments(f, v)))
+    seen = Seen(beta.ravel(), np.zeros((12, 1)), rows, "gaussian", False)
     found = unknown._refreshed(model, unknown.start(model), seen).cells()
     sd = math.sqrt(weight @ x**2 - (weight @ x) ** 2)
     assert abs(found.mean[0] - weight @ x) < 0.05 * sd and found.sd[0] == pytest.approx(sd, rel=0.08)
