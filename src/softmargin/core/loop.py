@@ -71,7 +71,9 @@ class Progress:
             return
         self.shown, self.open = now, True
         of = f"/{self.total}" if self.total else ""
-        sys.stderr.write(f"\r{self.label}: {done}{of}, objective {info.objective:.6g}, {now - self.begun:.0f} s ")
+        spent = now - self.begun
+        left = f", at most {spent / done * (self.total - done):.0f} s left" if self.total else ""
+        sys.stderr.write(f"\r{self.label}: {done}{of}, objective {info.objective:.6g}, {spent:.0f} s{left} ")
         sys.stderr.flush()
 
     def close(self) -> None:

@@ -39,6 +39,7 @@ _PARTS = {
     "estimators.path": ["Path"],
     "estimators.svc": ["BayesianSVC"],
     "estimators.svr": ["BayesianSVR"],
+    "estimators.tabular.tabular": ["Column", "Tabular"],
     "inference.choices": ["Candidate", "Entry", "Record"],
     "inference.readout": ["ClassHeldOut", "HeldOut"],
     "inference.regression_readout": ["HeldOutResponses", "RegressionLeaveOneOut", "Units"],

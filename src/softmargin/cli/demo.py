@@ -1,18 +1,14 @@
-"""The command line: ``softmargin demo``."""
+"""``softmargin demo``: a fit of real data beside a tuned and calibrated support vector machine."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softmargin import __version__
-
-__all__ = ["main"]
+__all__ = ["demo"]
 
 _PICTURE = "softmargin-demo.png"
 _SHOWN = 10  # rows of the coefficient table
@@ -27,44 +23,7 @@ class _Result(NamedTuple):
     log_loss: float
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit status: 0 done, 1 failed, 2 not understood, 130 interrupted.
-    """
-    parser = argparse.ArgumentParser(prog="softmargin", description="Bayesian support vector machines.")
-    parser.add_argument("--version", action="version", version=f"softmargin {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    demo = commands.add_parser(
-        "demo",
-        help="fit a real data set, print what was found and write a picture",
-        description=f"Fit scikit-learn's breast cancer data, print what was found and write {_PICTURE}.",
-    )
-    demo.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder of the picture (default: here)")
-    try:
-        arguments = parser.parse_args(argv)
-    except SystemExit as stop:  # argparse has already said why
-        return int(stop.code or 0)
-    try:
-        return _demo(arguments.out)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        print(f"softmargin: error: cannot write to {error.filename or arguments.out}: {reason}.", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("softmargin: interrupted.", file=sys.stderr)
-        return 130
-
-
-def _demo(folder: Path) -> int:
+def demo(folder: Path) -> int:
     """Fit, compare, print, draw."""
     from sklearn.model_selection import train_test_split
 

@@ -1,4 +1,4 @@
-"""The command line does what it says: figures as in a fit made here, a picture, and plain errors."""
+"""``softmargin demo`` does what it says: figures as in a fit made here, a picture, and plain errors."""
 
 import contextlib
 import io
@@ -16,6 +16,8 @@ from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
 from softmargin import BayesianSVC, __version__, cli
+from softmargin.cli import app
+from softmargin.cli import demo as demonstration
 
 PICTURE = "softmargin-demo.png"
 
@@ -97,10 +99,10 @@ def test_demo_prints_the_scores_of_the_fit(demo, reference):
 
 
 def test_peer_is_tuned_and_calibrated():
-    X, y = cli._data()
+    X, y = demonstration._data()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        peer = cli._calibrated_svm(X[::2], y[::2])
+        peer = demonstration._calibrated_svm(X[::2], y[::2])
     assert list(peer.classes_) == ["benign", "malignant"]
     assert len(peer.calibrated_classifiers_) == 5
 
@@ -124,7 +126,7 @@ def test_unwritable_folder_is_one_sentence(tmp_path):
     (tmp_path / "taken").write_text("")
     result = run("demo", "--out", tmp_path / "taken")
     assert result.code == 1
-    assert result.err.startswith(f"softmargin: error: cannot write to {tmp_path / 'taken'}: ")
+    assert result.err.startswith(f"softmargin: error: cannot use {tmp_path / 'taken'}: ")
     assert result.err.count("\n") == 1
     assert not result.out
 
@@ -133,21 +135,21 @@ def test_unwritable_folder_is_one_sentence(tmp_path):
 def test_not_understood(argv):
     result = run(*argv)
     assert result.code == 2
-    assert "usage: softmargin" in result.err
+    assert "Usage: softmargin" in result.err
 
 
 def test_version_and_help():
     assert run("--version") == Run(0, f"softmargin {__version__}\n", "")
     text = run("--help")
     assert text.code == 0 and "demo" in text.out
-    assert "--out DIR" in run("demo", "--help").out
+    assert re.search(r"--out +DIR", run("demo", "--help").out)
 
 
 def test_interruption(monkeypatch):
     def interrupted(folder):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_demo", interrupted)
+    monkeypatch.setattr(app, "run_demo", interrupted)
     result = run("demo")
     assert (result.code, result.err) == (130, "softmargin: interrupted.\n")
 

@@ -1,0 +1,274 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from softmargin import __version__, save
+from softmargin.cli import show, work
+from softmargin.cli.demo import demo as run_demo
+from softmargin.cli.tables import read_table, write_table
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Bayesian support vector machines. Exit status: 0 done, 1 failed, 2 not understood, 130 interrupted.",
+)
+sets = typer.Typer(help="Data sets that come along.", rich_markup_mode=None)
+app.add_typer(sets, name="datasets")
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV, TSV or Parquet file; .gz too.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Target = Annotated[str, typer.Option(metavar="COLUMN", help="The response.")]
+Columns = Annotated[list[str] | None, typer.Option(metavar="COLUMN")]
+Seed = Annotated[int, typer.Option(help="Seed of the draws.")]
+Task = Annotated[str, typer.Option(help="classify, regress, or auto: a quantity is more than 10 different numbers.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"softmargin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _table(path: Path, labels: list[str] | None, drop: list[str] | None) -> Any:
+    data = read_table(path, frozenset(labels or ()))
+    lacking = [name for name in (*(labels or ()), *(drop or ())) if name not in data.columns]
+    if lacking:
+        raise ValueError(
+            f"{str(path)!r} has no column {lacking[0]!r}; it has {', '.join(map(str, data.columns[:30]))}."
+        )
+    return data.drop(columns=drop or [])
+
+
+def _options(prior: str, inference: str, likelihood: str, seed: int) -> dict[str, Any]:
+    chosen = {"prior": prior, "inference": inference, "random_state": seed}
+    return chosen | ({"likelihood": likelihood} if likelihood else {})
+
+
+@app.command()
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")],
+    formula: Annotated[str, typer.Option(help='The model, as in "y ~ x * z + (1 | group)".')] = "",
+    target: Target = "",
+    groups: Columns = None,
+    weights: Annotated[str, typer.Option(metavar="COLUMN", help="Counts of the rows.")] = "",
+    labels: Columns = None,
+    drop: Columns = None,
+    prior: Annotated[str, typer.Option(help="ridge, lasso, bridge, horseshoe, spike-slab, laplace-zero.")] = "ridge",
+    inference: Annotated[str, typer.Option(help="vb, map, meanfield, gibbs, hmc or svi.")] = "vb",
+    likelihood: Annotated[str, typer.Option(help="hinge, logit, ...; that of the model by default.")] = "",
+    task: Task = "auto",
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Fit a model to the rows of a table and save it.
+
+    Columns of numbers are predictors as they are, columns of labels are one-hot encoded, missing entries are modelled.
+    --groups, --labels (columns of labels, whatever they hold) and --drop may be given several times.
+    """
+    if bool(formula) == bool(target):
+        raise typer.BadParameter("give either --target or --formula.")
+    if task not in ("auto", "classify", "regress"):
+        raise typer.BadParameter(f"--task is auto, classify or regress; got {task!r}.")
+    rows = _table(data, labels, drop)
+    options, begun = _options(prior, inference, likelihood, seed), time.perf_counter()
+    if formula:
+        if groups:
+            raise typer.BadParameter("a formula names its groups itself, as in (1 | g); leave --groups out.")
+        model = work.by_formula(rows, formula, options, weights, task)
+    else:
+        model = work.fitted(rows, options, target=target, groups=groups or [], weights=weights, task=task)
+    save(model, out)
+    seconds, columns = time.perf_counter() - begun, work.described(rows, model)
+    if json:
+        show.print_json(_facts(model) | {"model": str(out), "rows": len(rows), "seconds": seconds, "columns": columns})
+        return
+    show.table(f"{len(rows)} rows of {data.name}", ["column", " taken as", " "], columns)
+    _report(model)
+    print(f"\nSaved as {out} in {seconds:.1f} s.")
+
+
+def _facts(model: Any) -> dict[str, Any]:
+    """What a model is, for programs."""
+    inner = vars(model).get("estimator_", model)
+    names = [name for name in ("scale_", "learning_rate_", "converged_", "n_iter_", "classes_") if hasattr(model, name)]
+    found = {name.rstrip("_"): getattr(model, name) for name in names}
+    told = {"estimator": type(inner).__name__, "left_out": work.goodness(model), **found}
+    if hasattr(model, "summary"):
+        table = model.summary()
+        told["coefficients"] = [
+            {"name": _key(key), **row} for key, row in zip(table.index, table.to_dict("records"), strict=True)
+        ]
+    return told
+
+
+def _key(key: Any) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _report(model: Any) -> None:
+    """What a model is, for people."""
+    inner, words = vars(model).get("estimator_", model), {}
+    words["model"] = f"{type(inner).__name__}, {inner.inference}"
+    for name, value in work.goodness(model).items():
+        words[_WORDS[name]] = f"{value:.4g}"
+    if hasattr(model, "classes_") and len(model.classes_) == 2:
+        words["f > 0 means"] = str(model.classes_[1])
+    if not model.converged_:
+        words["convergence"] = "not reached; see the note"
+    show.facts("Fit", words)
+    if hasattr(model, "summary"):
+        show.coefficients(model)
+    found = vars(inner).get("random_effects_", {})
+    for name, effects in found.items() if isinstance(found, dict) else ():  # a list where there is one for each pair
+        mean = effects["mean"]
+        print(f"\nGroups of {name}: {len(effects)}, effects from {mean.min():.3g} to {mean.max():.3g}")
+
+
+_WORDS = {
+    "score": "left-out log loss",
+    "error": "left-out error",
+    "log_density": "left-out log density",
+    "rmse": "left-out error (rms)",
+    "r2": "left-out R2",
+    "max_kv": "largest weight of a row",
+}
+
+
+@app.command()
+def predict(
+    model: Model,
+    data: Data,
+    proba: Annotated[bool, typer.Option("--proba", help="Probabilities of the classes, or 95 % intervals.")] = False,
+    labels: Columns = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the rows go; else they are printed.")] = None,
+    json: Json = False,
+) -> None:
+    """Predict the rows of a table with a saved model."""
+    fitted = work.model_of(model)
+    held = [column.name for column in vars(fitted).get("columns_", ()) if column.levels]
+    rows = read_table(data, frozenset([*(labels or ()), *held]))
+    made = work.predicted(fitted, rows, proba)
+    if out is not None:
+        write_table(made, out)
+    if json:
+        show.print_json({"rows": made.to_dict("records")} if out is None else {"rows": len(made), "out": str(out)})
+    elif out is None:
+        made.to_csv(sys.stdout, index=False)
+    else:
+        print(f"{len(made)} predictions: {out}")
+
+
+@app.command()
+def report(model: Model, json: Json = False) -> None:
+    """Print what a saved model is, how well it predicts left-out rows, and its coefficients."""
+    fitted = work.model_of(model)
+    if json:
+        show.print_json(_facts(fitted))
+    else:
+        _report(fitted)
+
+
+@app.command()
+def compare(models: Annotated[list[Path], typer.Argument(metavar="MODEL...")], json: Json = False) -> None:
+    """Compare saved models of the same rows by their left-out scores, the best first."""
+    found = [(path, work.goodness(work.model_of(path))) for path in models]
+    kinds = {tuple(scores) for _, scores in found}
+    if len(kinds) > 1:
+        raise ValueError("these models are of different kinds: their left-out scores do not compare.")
+    lead = "score" if "score" in found[0][1] else "log_density"
+    found.sort(key=lambda pair: pair[1][lead] if lead == "score" else -pair[1][lead])
+    if json:
+        show.print_json([{"model": str(path), **scores} for path, scores in found])
+        return
+    head = ["model", *(_WORDS[name] for name in found[0][1])]
+    show.table("Left-out rows", head, [[str(path), *(f"{v:.4g}" for v in scores.values())] for path, scores in found])
+
+
+@app.command()
+def select(
+    data: Data,
+    target: Target,
+    drop: Columns = None,
+    labels: Columns = None,
+    prior: Annotated[str, typer.Option(help="spike-slab or laplace-zero.")] = "spike-slab",
+    inference: Annotated[str, typer.Option(help="gibbs; laplace-zero takes vb too.")] = "gibbs",
+    task: Task = "auto",
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(metavar="MODEL", help="Where the model goes.")] = None,
+    json: Json = False,
+) -> None:
+    """Which columns matter: posterior inclusion probabilities."""
+    rows = _table(data, labels, drop)
+    model = work.fitted(rows, _options(prior, inference, "", seed), target=target, groups=[], weights="", task=task)
+    if out is not None:
+        save(model, out)
+    table = model.summary()
+    if "inclusion" not in table:
+        raise ValueError(f"the prior {prior!r} selects no columns; use spike-slab or laplace-zero.")
+    table = table[table.index.get_level_values(0) != "Intercept"].sort_values("inclusion", ascending=False)
+    if json:
+        show.print_json({_key(key): value for key, value in table["inclusion"].items()})
+        return
+    lines = [[_key(key), f"{p:.3f}", "█" * round(20 * p)] for key, p in list(table["inclusion"].items())[:30]]
+    show.table("Inclusion probabilities", ["", "P(in)", " "], lines)
+
+
+@sets.command("list")
+def list_sets(json: Json = False) -> None:
+    """Names of the data sets."""
+    found = work.datasets()
+    if json:
+        show.print_json(found)
+    else:
+        show.facts("Data sets", found)
+
+
+@sets.command("get")
+def get_set(
+    name: Annotated[str, typer.Argument(help="A name of the list.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where it goes; NAME.csv by default.")] = None,
+) -> None:
+    """Write a data set as a table; its response is the column "target"."""
+    path = Path(f"{name}.csv") if out is None else out
+    frame = work.datasets(name)
+    write_table(frame, path)
+    print(f"{len(frame)} rows, response 'target': {path}")
+
+
+@app.command("compile")
+def compile_() -> None:
+    """Compile what the usual fits need, once for each installation."""
+    for name, seconds in work.compiled():
+        print(f"{name:32} {seconds:6.1f} s")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the picture.", show_default="here")] = Path(),
+) -> None:
+    """Fit a real data set, print what was found and write a picture."""
+    code = run_demo(out)
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,137 @@
+"""What the commands do, without what they print."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from softmargin import BayesianSVC, BayesianSVR, fit, load
+from softmargin.estimators.tabular.tabular import Tabular
+
+__all__ = ["by_formula", "compiled", "datasets", "described", "fitted", "goodness", "model_of", "predicted"]
+
+_MANY = 10  # different numbers from which a response is a quantity
+_SETS = {"breast_cancer": "two classes", "iris": "three classes", "wine": "three classes", "diabetes": "a quantity"}
+
+
+def is_quantity(response: pd.Series, task: str) -> bool:
+    """Whether the response is a number to be predicted, not a label."""
+    if task == "auto":
+        return pd.api.types.is_numeric_dtype(response) and response.nunique() > _MANY
+    return task == "regress"
+
+
+def fitted(
+    data: pd.DataFrame, options: dict[str, Any], *, target: str, groups: list[str], weights: str, task: str
+) -> Any:
+    """A model of a table's columns."""
+    for name in (target, *groups, *([weights] if weights else [])):
+        if name not in data.columns:
+            raise ValueError(f"the data have no column {name!r}; they have {', '.join(map(str, data.columns[:30]))}.")
+    gone = int(data[target].isna().sum())
+    if gone:
+        raise ValueError(f"the response {target!r} is missing in {gone} row(s); drop these rows.")
+    quantity = is_quantity(data[target], task)
+    kind = BayesianSVR if quantity else BayesianSVC
+    response = data[target] if quantity else _labels(data[target])
+    weight = data[weights].to_numpy(dtype=float) if weights else None
+    rows = data.drop(columns=[weights] if weights else [])
+    return Tabular(kind(**options), target, tuple(groups)).fit(rows, response, weight)
+
+
+def _labels(column: pd.Series) -> pd.Series:
+    """Whole numbers as such, so that labels read as they were written."""
+    if pd.api.types.is_float_dtype(column) and (column == column.round()).all():
+        return column.astype(int)
+    return column
+
+
+def by_formula(data: pd.DataFrame, formula: str, options: dict[str, Any], weights: str, task: str) -> Any:
+    """A model that is written as a formula."""
+    name = formula.partition("~")[0].strip()
+    quantity = task == "regress" or (task == "auto" and name in data.columns and is_quantity(data[name], task))
+    given = {"sample_weight": weights} if weights else {}
+    return fit(formula, data, estimator=BayesianSVR if quantity else BayesianSVC, **options, **given)
+
+
+def model_of(path: Path) -> Any:
+    """The model in a file."""
+    return load(path)
+
+
+def described(data: pd.DataFrame, model: Any) -> list[list[str]]:
+    """Columns of the data and what the model takes them for."""
+    found = []
+    known = {column.name: column for column in vars(model).get("columns_", ())}
+    groups = vars(model).get("groups", ())
+    for name in data.columns:
+        column, missing = data[name], int(data[name].isna().sum())
+        if name in groups:
+            kind = f"groups ({column.nunique()})"
+        elif name in known and known[name].levels:
+            levels = known[name].levels
+            kind = f"labels ({len(levels)}), one-hot against {levels[0]!r}"
+        else:
+            kind = "numbers" if pd.api.types.is_numeric_dtype(column) else f"labels ({column.nunique()})"
+        found.append([str(name), kind, f"{missing} missing, modelled" if missing else ""])
+    return found
+
+
+def goodness(model: Any) -> dict[str, float]:
+    """How well left-out rows are predicted, by name."""
+    loo = model.loo_
+    names = ("score", "error", "log_density", "rmse", "r2", "max_kv")
+    return {name: float(getattr(loo, name)) for name in names if name in loo._fields}
+
+
+def predicted(model: Any, data: pd.DataFrame, proba: bool) -> pd.DataFrame:
+    """Predictions of rows, with probabilities of the classes or intervals."""
+    if isinstance(model, Tabular):  # encoded once, with one note
+        model, data = model.estimator_, model.encoded(data)
+    made = pd.DataFrame({"prediction": model.predict(data)})
+    if proba and hasattr(model, "predict_proba"):
+        chances = model.predict_proba(data)
+        for j, label in enumerate(model.classes_):
+            made[f"P({label})"] = chances[:, j]
+    elif proba:
+        made["lower"], made["upper"] = np.asarray(model.predict_interval(data, 0.95)).T
+    return made
+
+
+def datasets(name: str = "") -> Any:
+    """Names of the sets with what they are for, or the table of one."""
+    if not name:
+        return _SETS
+    if name not in _SETS:
+        raise ValueError(f"there is no data set {name!r}; there are {', '.join(_SETS)}.")
+    import sklearn.datasets as source
+
+    data = getattr(source, f"load_{name}")(as_frame=True)
+    frame = data.frame.copy()
+    if "target_names" in data:
+        frame["target"] = np.asarray(data.target_names)[frame["target"].to_numpy()]
+    return frame
+
+
+def compiled() -> list[tuple[str, float]]:
+    """Fit small problems of the usual kinds, so that their functions are compiled; seconds of each."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 3))
+    y = X[:, 0] + random.normal(size=60)
+    short: dict[str, Any] = {"draws": 10, "warmup": 10, "chains": 2, "random_state": 0}
+    kinds: list[tuple[Any, Any, str]] = [(BayesianSVC, y > 0.0, name) for name in ("vb", "map", "gibbs", "hmc")]
+    kinds += [(BayesianSVC, np.digitize(y, [-1.0, 1.0]), "vb"), (BayesianSVR, y, "vb")]
+    found = []
+    for kind, response, inference in kinds:
+        begun = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # so short a run says nothing about convergence
+            kind(inference=inference, **short).fit(X, response)
+        many = f", {len(np.unique(response))} classes" if kind is BayesianSVC else ""
+        found.append((f"{kind.__name__}, {inference}{many}", time.perf_counter() - begun))
+    return found

@@ -1,0 +1,1 @@
+"""Models of tables whose columns may hold labels."""

@@ -1,0 +1,199 @@
+"""Commands do what the package does, say what they did, and fail in one line with the place of the mistake."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from command import run
+
+import softmargin
+from softmargin import BayesianSVC, cli
+from softmargin.estimators.tabular.tabular import Tabular
+
+N = 80
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(50, 10, N).round(1), "sex": rng.choice(["f", "m"], N)})
+    frame["site"] = rng.choice(["a", "b", "c"], N)
+    f = 0.1 * (frame["age"] - 50) + (frame["sex"] == "m") + rng.normal(size=N)
+    frame["sick"] = np.where(f > 0, "yes", "no")
+    frame["cost"] = (10 * f).round(3)
+    frame.loc[3, "age"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, data):
+    place = tmp_path_factory.mktemp("commands")
+    data.to_csv(place / "data.csv", index=False)
+    fit = ("fit", place / "data.csv", "--target", "sick", "--drop", "cost", "--drop", "site", "--out", place / "model")
+    assert run(*fit).code == 0
+    return place
+
+
+def refused(match, *argv, code=1):
+    result = run(*argv)
+    assert result.code == code and result.out == ""
+    assert result.err.splitlines()[-1].startswith("softmargin: error: ")
+    assert match in result.err.splitlines()[-1], result.err
+
+
+def test_a_fit_of_a_table_is_that_of_its_encoded_columns(folder, data):
+    model = softmargin.load(folder / "model")
+    assert isinstance(model, Tabular)
+    more = data["sex"].value_counts().idxmax()
+    other = ({"f", "m"} - {more}).pop()
+    X = pd.DataFrame({"age": data["age"], f"sex[{other}]": (data["sex"] == other).astype(float)})
+    direct = BayesianSVC(random_state=0).fit(X, data["sick"])
+    np.testing.assert_array_equal(model.predict_proba(data), direct.predict_proba(X))
+    pd.testing.assert_frame_equal(pd.DataFrame(model.summary()), pd.DataFrame(direct.summary()))
+
+
+def test_predictions_are_those_of_the_model(folder, data, tmp_path):
+    model = softmargin.load(folder / "model")
+    assert run("predict", folder / "model", folder / "data.csv", "--proba", "--out", tmp_path / "p.tsv").code == 0
+    written = pd.read_csv(tmp_path / "p.tsv", sep="\t")
+    np.testing.assert_allclose(written[["P(no)", "P(yes)"]], model.predict_proba(data), rtol=1e-12)
+    assert list(written["prediction"]) == list(model.predict(data))
+    told = json.loads(run("predict", folder / "model", folder / "data.csv", "--json").out)
+    assert [row["prediction"] for row in told["rows"]] == list(model.predict(data))
+
+
+def test_what_columns_were_taken_for_is_shown_and_intervals_have_bars(folder, tmp_path):
+    options = ("--target", "sick", "--drop", "cost", "--groups", "site", "--out", tmp_path / "m")
+    result = run("fit", folder / "data.csv", *options)
+    assert result.code == 0
+    assert "one-hot against" in result.out and "1 missing, modelled" in result.out and "groups (3)" in result.out
+    line = [line for line in result.out.splitlines() if line.startswith("age ")][-1]
+    assert "●" in line and "─" in line and "│" in line
+    assert softmargin.load(tmp_path / "m").random_effects_["site"].shape[0] == 3
+
+
+def test_quantities_are_regressed_with_intervals(folder, data, tmp_path):
+    told = run("fit", folder / "data.csv", "--target", "cost", "--drop", "sick", "--out", tmp_path / "m", "--json")
+    assert json.loads(told.out)["estimator"] == "BayesianSVR"
+    rows = pd.read_csv(pd.io.common.StringIO(run("predict", tmp_path / "m", folder / "data.csv", "--proba").out))
+    assert ((rows["lower"] < rows["prediction"]) & (rows["prediction"] < rows["upper"])).all()
+    assert ((rows["lower"] < data["cost"]) & (data["cost"] < rows["upper"])).mean() > 0.85
+
+
+def test_formulas_reports_and_comparisons(folder, tmp_path):
+    pytest.importorskip("formulae")
+    fit = ("fit", folder / "data.csv", "--formula", "sick ~ age * sex", "--inference", "map", "--out", tmp_path / "m")
+    assert run(*fit).code == 0
+    told = json.loads(run("report", tmp_path / "m", "--json").out)
+    names = {row["name"] for row in told["coefficients"]}
+    assert {"Intercept", "age", "sex[m]", "age:sex[m]"} == names
+    assert "left-out log loss" in run("report", tmp_path / "m").out
+    both = json.loads(run("compare", tmp_path / "m", folder / "model", "--json").out)
+    assert both == sorted(both, key=lambda one: one["score"]) and len(both) == 2
+    assert both[0]["score"] == min(softmargin.load(each["model"]).loo_.score for each in both)
+
+
+def test_selection_lists_inclusion_probabilities(folder):
+    told = run("select", folder / "data.csv", "--target", "sick", "--drop", "cost", "--drop", "site", "--json")
+    found = json.loads(told.out)
+    assert list(found.values()) == sorted(found.values(), reverse=True) and found["age"] > 0.9
+
+
+def test_new_levels_are_said_once_and_get_the_shares(folder, data, tmp_path):
+    model = softmargin.load(folder / "model")
+    data.assign(sex="x").to_csv(tmp_path / "new.csv", index=False)
+    result = run("predict", folder / "model", tmp_path / "new.csv")
+    assert result.code == 0
+    assert result.err.count("\n") == 1 and f"in {N} row(s) that the fit has not seen ('x')" in result.err
+    column = model.columns_[1]
+    with pytest.warns(UserWarning, match="not seen"):
+        np.testing.assert_array_equal(model.encoded(data.assign(sex="x")).iloc[:, 1], column.shares[1])
+
+
+def test_tables_are_read_in_every_form(data, tmp_path):
+    from softmargin.cli.tables import read_table
+
+    data.to_csv(tmp_path / "a.csv", index=False)
+    data.to_csv(tmp_path / "b.tsv", index=False, sep="\t")
+    data.to_csv(tmp_path / "c.csv", index=False, sep=";")
+    data.to_csv(tmp_path / "d.csv.gz", index=False)
+    expected = read_table(tmp_path / "a.csv")
+    np.testing.assert_array_equal(expected["age"], data["age"])
+    assert list(expected["sex"]) == list(data["sex"])
+    for name in ("b.tsv", "c.csv", "d.csv.gz"):
+        pd.testing.assert_frame_equal(read_table(tmp_path / name), expected)
+    pytest.importorskip("pyarrow")
+    data.to_parquet(tmp_path / "e.parquet")
+    np.testing.assert_array_equal(read_table(tmp_path / "e.parquet")["age"], data["age"])
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (b"a,b\n1,2\n3\n", "line 3: 1 fields where the header has 2 names"),
+        (b"a,b\n1,2,3\n", "line 2: 3 fields where the header has 2 names"),
+        (b'a,b\n1,2\n"3,4\n5,6\n', "line 3: unexpected end of data"),
+        (b"a,b\n1,\xff2\n", "line 2: byte 3 is not UTF-8"),
+        (b"a,a\n1,2\n", "line 1: column 2 has the name 'a' of another one"),
+        (b"a,\n1,2\n", "line 1: column 2 has no name"),
+        (b"", "line 1: there are no column names"),
+        (b"a,b\n", "has column names and no rows"),
+        (b"a,y\n" + b"1,0\n" * 30 + b"x7,1\n", "line 32: the column 'a' has 'x7' where 30 rows have numbers"),
+        (b"\x1f\x8bnot gzip", "cannot be unpacked"),
+        (gzip.compress(b"a\n" + b"0" * 400_000_000, 1)[:2_000_000], "unpack"),
+    ],
+    ids=range(11),
+)
+def test_broken_tables_have_their_line_and_column(text, match, tmp_path):
+    (tmp_path / "broken.csv").write_bytes(text)
+    refused(match, "fit", tmp_path / "broken.csv", "--target", "y", "--out", tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_what_cannot_be_is_one_sentence(folder, tmp_path):
+    data, out = folder / "data.csv", ("--out", tmp_path / "m")
+    refused("no column 'illness'", "fit", data, "--target", "illness", *out)
+    refused("no column 'nothing'", "fit", data, "--target", "sick", "--drop", "nothing", *out)
+    refused("either --target or --formula", "fit", data, *out, code=2)
+    refused("--task is auto", "fit", data, "--target", "sick", "--task", "guess", *out, code=2)
+    refused("No such file", "fit", tmp_path / "none.csv", "--target", "sick", *out)
+    refused("is not a file of softmargin.save", "predict", data, data)
+    refused("there is no data set 'moon'", "datasets", "get", "moon")
+    refused("unknown inference 'magic'", "fit", data, "--target", "sick", "--inference", "magic", *out)
+    refused("no column 'sex'", "predict", folder / "model", _without(folder, tmp_path))
+
+
+def _without(folder, tmp_path):
+    pd.read_csv(folder / "data.csv").drop(columns="sex").to_csv(tmp_path / "less.csv", index=False)
+    return tmp_path / "less.csv"
+
+
+def test_data_sets_are_listed_and_written(tmp_path):
+    assert "breast_cancer" in json.loads(run("datasets", "list", "--json").out)
+    assert run("datasets", "get", "iris", "--out", tmp_path / "iris.csv").code == 0
+    assert set(pd.read_csv(tmp_path / "iris.csv")["target"]) == {"setosa", "versicolor", "virginica"}
+
+
+def test_hostile_names_are_shown_as_they_are(tmp_path):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.normal(size=(40, 1)), columns=["[red]x[/] <b>"])
+    frame["y"] = np.where(frame.iloc[:, 0] > 0, "[bold]", "\x1b[2J")
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    result = run("fit", tmp_path / "d.csv", "--target", "y", "--out", tmp_path / "m")
+    assert result.code == 0 and "[red]x[/] <b>" in result.out and "\x1b" not in result.out
+
+
+def test_the_command_line_names_its_extra_where_it_is_missing(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert cli.main(["--version"]) == 1
+    assert "pip install 'softmargin[cli]'" in capsys.readouterr().err
+
+
+def test_the_package_does_not_import_typer():
+    code = "import sys, softmargin.cli; softmargin.BayesianSVC; print('typer' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
