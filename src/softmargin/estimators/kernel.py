@@ -55,7 +55,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
     """Kernel machine that learns its scale and its width and says how sure it is.
 
     ``f = intercept + g``, g ~ N(0, scale^2 K) with a kernel matrix K of mean diagonal one, and a hinge, logistic or
-    probit loss on f. More than two classes are fitted by pairs, each pair with its own scale and width.
+    probit loss on f. More than two classes are fitted by pairs, each pair with its own scale and width; the attributes
+    of a fit are then lists, one entry per pair.
 
     Parameters
     ----------
@@ -98,8 +99,16 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         Weights of the classes.
     probability : {"calibrated", "pseudo", "sign"}, default="calibrated"
         What ``predict_proba`` returns, as in ``BayesianSVC``.
-    draws, warmup, chains, thin, max_iter, tol, engine_options, random_state, verbose
-        As in ``BayesianSVC``.
+    draws : int, default=1000
+    warmup : int, default=1000
+    chains : int, default=4
+    thin : int, default=1
+    max_iter : int, default=500
+    tol : float, default=1e-6
+    engine_options : dict or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
+    verbose : int, default=0
+        These nine are as in ``BayesianSVC``.
     n_jobs : int or None, default=None
         Threads over pairs of classes. Results do not depend on it.
 
@@ -134,8 +143,6 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         How many rows had one, by draw (``basis="active"``).
     trace_, n_iter_, converged_, gap_
         As in ``BayesianSVC``.
-
-    With many classes the attributes of a fit are lists, one entry a pair.
 
     Examples
     --------

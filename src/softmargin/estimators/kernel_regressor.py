@@ -75,8 +75,16 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
     standardize : bool or "auto", default="auto"
         Whether the kernel sees columns divided by their standard deviation. "auto" asks the evidence where the spreads
         of dense columns are unlike, and leaves sparse ones alone. False leaves the units of y alone too.
-    draws, warmup, chains, thin, max_iter, tol, engine_options, random_state, verbose
-        As in ``BayesianSVR``.
+    draws : int, default=1000
+    warmup : int, default=1000
+    chains : int, default=4
+    thin : int, default=1
+    max_iter : int, default=500
+    tol : float, default=1e-6
+    engine_options : dict or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
+    verbose : int, default=0
+        These nine are as in ``BayesianSVR``.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ class Path:
     feature_names: list[str]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a scale: intercept, slopes, size, objective and gap."""
+        """One row per scale: intercept, slopes, size, objective and gap."""
         frame = pd.DataFrame(self.coef, index=pd.Index(self.scales, name="scale"), columns=self.feature_names)
         frame.insert(0, "Intercept", self.intercept)
         return frame.assign(size=self.size, objective=self.objective, gap=self.gap)
@@ -77,8 +77,12 @@ def path(
         A prior whose mode is a convex problem; its own scale is replaced by those of the grid.
     learning_rate : float, default=1.0
         The power of the likelihood, not a step size.
-    sample_weight, class_weight, fit_intercept, standardize, verbose
-        As in ``BayesianSVC``.
+    sample_weight : array of shape (n,), optional
+    class_weight : dict, "balanced" or None, default=None
+    fit_intercept : bool, default=True
+    standardize : bool, default=True
+    verbose : int, default=0
+        These five are as in ``BayesianSVC``.
 
     Returns
     -------
