@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from softmargin.core.model import Model
 from softmargin.designs import Dense, Sparse, design_for, standardize
+from softmargin.designs.classes import ClassDesign
+from softmargin.designs.grouped import Grouped, GroupTerm
+from softmargin.designs.imputed import given_observed
 from softmargin.losses import (
     Check,
     CompleteHinge,
@@ -18,8 +22,29 @@ from softmargin.losses import (
     Squared,
     SquaredHinge,
 )
-from softmargin.priors import Bridge, GroupLasso, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
-from softmargin.solvers import Cholesky, Dual
+from softmargin.priors import (
+    Bridge,
+    GroupLasso,
+    HalfCauchy,
+    HalfT,
+    Horseshoe,
+    InverseGamma,
+    LaplaceZero,
+    Lasso,
+    Ridge,
+    SpikeSlab,
+    TermPrior,
+    Terms,
+)
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.streams import Streams
+from softmargin.solvers import Cholesky, ConjugateGradients, Dual
+from softmargin.solvers.arrowhead import Arrowhead
+from softmargin.solvers.full import Full
+from softmargin.solvers.sum_to_zero import SumToZero
+from softmargin.unknowns.missing import Missing
+from softmargin.unknowns.noise import Noise
+from softmargin.unknowns.term_scales import TermScales
 
 
 class LossCase(NamedTuple):
@@ -64,9 +89,13 @@ PRIORS = {
     "horseshoe": Horseshoe(),
     "group-lasso": GroupLasso(),
     "bridge-inverse-gamma": Bridge(alpha=1.5, hyperprior=InverseGamma(2.0, 1.0)),
+    "spike-slab": SpikeSlab(),
+    "spike-slab-fixed": SpikeSlab(inclusion=0.2, scale=1.5),
+    "laplace-zero": LaplaceZero(),
+    "laplace-zero-learned": LaplaceZero(inclusion="learn", scale=0.5),
 }
 
-SOLVERS = {"cholesky": Cholesky(), "dual": Dual()}
+SOLVERS = {"cholesky": Cholesky(), "dual": Dual(), "conjugate-gradients": ConjugateGradients()}
 
 
 def dense_columns(n=23, p=4):
@@ -105,4 +134,77 @@ DESIGNS = {
     "sparse-standardized": lambda: standardized(sparse_columns()),
     "sparse-no-intercept": lambda: standardized(sparse_columns(), intercept=False),
     "sparse-far-from-zero": lambda: standardized(sp.csr_matrix(sparse_columns().toarray() + 30.0)),
+    "implicit": lambda: standardized(sparse_columns()).implicit(),
+    "completed": lambda: given_observed(dense_with_holes(), np.zeros(4), precision_of(4), intercept=True),
+    "grouped": lambda: Grouped(standardized(dense_columns()), (GROUPS, GroupTerm.intercept(np.arange(23) % 2))),
+    "grouped-nested": lambda: Grouped(standardized(dense_columns()), (GROUPS,)),
+    "classes": lambda: ClassDesign.of(standardized(dense_columns(n=9)), np.arange(27).reshape(3, 9) % 4),
+}
+GROUPS = GroupTerm(np.arange(23) % 5, 5, np.column_stack((np.ones(23), np.linspace(-1.0, 1.0, 23))))
+SPACES = {  # of the designs whose Gram matrix has a structure of its own
+    "implicit": lambda design: ConjugateGradients().coordinates(design).space,
+    "grouped": lambda design: Arrowhead(),
+    "grouped-nested": lambda design: Arrowhead(),
+    "classes": SumToZero.of,
+}
+
+
+def precision_of(d):
+    """A precision matrix with neighbours that go together."""
+    return np.eye(d) + 0.4 * (np.eye(d, k=1) + np.eye(d, k=-1))
+
+
+def dense_with_holes(n=23):
+    """Standardized columns, an entry in five missing."""
+    rng = np.random.default_rng(9)
+    return np.where(rng.random((n, 4)) < 0.2, np.nan, rng.normal(size=(n, 4)))
+
+
+def model_of(X, y, loss, prior, *, intercept=True, known=0, **more):
+    """A plain model of dense rows."""
+    design = Dense.plain(np.ascontiguousarray(X, dtype=float), intercept=intercept)
+    free = np.zeros(design.shape[1], dtype=bool)
+    free[: int(intercept)] = True
+    blocks = Blocks(design, np.asarray(y, dtype=float), np.ones(len(y)))
+    streams = Streams.from_random_state(0)
+    return Model(blocks, loss, prior.bind(free, **more), free, streams, Full(), known=known)
+
+
+class UnknownCase(NamedTuple):
+    """An unknown, a model without it, and whether its densities are of no restricted family."""
+
+    unknown: Any
+    model: Any
+    exact: bool
+
+
+def _response(n=23):
+    return dense_columns(n)[:, 0] * 30.0 + np.random.default_rng(3).normal(size=n)
+
+
+def _terms(prior):
+    """Columns of five groups behind two others."""
+    rng, groups = np.random.default_rng(5), np.eye(5)[np.arange(40) % 5]
+    X, y = np.column_stack((rng.normal(size=(40, 2)), groups)), rng.choice([-1.0, 1.0], 40)
+    model = model_of(X, y, Logit(), Terms(prior, (TermPrior(("sd(g)",), 5),)), known=5)
+    return UnknownCase(TermScales(), model, exact=False)
+
+
+def _regression(unknown, loss, *, exact=True):
+    return UnknownCase(unknown, model_of(dense_columns(), _response(), loss, Ridge(scale=1.0)), exact)
+
+
+def _holes():
+    model = model_of(dense_with_holes(), np.sign(_response()), Hinge(), Ridge(scale=1.0))
+    return UnknownCase(Missing(), model, exact=False)
+
+
+UNKNOWNS = {
+    "noise-squared": lambda: _regression(Noise(HalfT(1.0)), Squared()),
+    "noise-epsilon": lambda: _regression(Noise(HalfT(1.0)), EpsilonInsensitive(0.2)),
+    "noise-given": lambda: _regression(Noise(HalfT(1.0), level=0.7), Check(0.8)),
+    "noise-band": lambda: _regression(Noise(HalfT(1.0), width_prior=HalfT(1.0)), EpsilonInsensitive(0.2), exact=False),
+    "missing": _holes,
+    "term-scales": lambda: _terms(Ridge(scale=1.0)),
+    "term-scales-beside-point-masses": lambda: _terms(SpikeSlab()),
 }

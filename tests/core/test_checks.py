@@ -1,19 +1,21 @@
 """The public checks pass on every part of the library and fail on parts that are broken on purpose."""
 
 import doctest
+import importlib
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from parts import DESIGNS, LOSSES, PRIORS, SOLVERS, each
+from parts import DESIGNS, LOSSES, PRIORS, SOLVERS, SPACES, UNKNOWNS, each
 
-from softmargin.checks import check_design, check_loss, check_prior, check_solver, moves, parts
+from softmargin.checks import check_design, check_loss, check_prior, check_solver, check_unknown
 from softmargin.designs import Dense
 from softmargin.losses import Hinge, Loss, Message, Rows
-from softmargin.priors import HalfCauchy, InverseGamma, Ridge
+from softmargin.priors import HalfCauchy, HalfT, InverseGamma, Prior, Ridge
 from softmargin.priors.ridge import BoundRidge
-from softmargin.solvers import Coordinates, Dual
+from softmargin.solvers import Coordinates, Dual, Solver
+from softmargin.unknowns.noise import Noise
 
 
 @pytest.mark.parametrize("case", each(LOSSES))
@@ -26,9 +28,10 @@ def test_priors(prior):
     assert check_prior(prior) is None
 
 
-@pytest.mark.parametrize("make", each(DESIGNS))
-def test_designs(make):
-    assert check_design(make()) is None
+@pytest.mark.parametrize("name", DESIGNS)
+def test_designs(name):
+    design = DESIGNS[name]()
+    assert check_design(design, SPACES[name](design) if name in SPACES else None) is None
 
 
 @pytest.mark.parametrize("solver", each(SOLVERS))
@@ -36,10 +39,18 @@ def test_solvers(solver):
     assert check_solver(solver) is None
 
 
+@pytest.mark.parametrize("make", each(UNKNOWNS))
+def test_unknowns(make):
+    case = make()
+    assert check_unknown(case.unknown, case.model, exact=case.exact) is None
+
+
 def test_examples_run():
-    for module, examples in ((parts, 10), (moves, 10)):
-        result = doctest.testmod(module)
-        assert result.attempted >= examples and result.failed == 0
+    results = [
+        doctest.testmod(importlib.import_module(f"softmargin.checks.{name}"))
+        for name in ("loss", "prior", "design", "moves")
+    ]
+    assert sum(result.attempted for result in results) >= 20 and not any(result.failed for result in results)
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
@@ -185,14 +196,14 @@ def test_broken_losses(loss, sentence):
 
 
 @dataclass(frozen=True)
-class Broken:
+class Broken(Prior):
     """A prior whose bound form is of the given class."""
 
     kind: type
     scale: object = "learn"
     hyperprior: object = None
 
-    def bind(self, free):
+    def bind(self, free, rows=None, *, classes=1):
         inner = Ridge(scale=self.scale, hyperprior=self.hyperprior).bind(free)
         return self.kind(inner.free, inner.flat, inner.scale_prior, inner.mode_prior)
 
@@ -398,7 +409,7 @@ def test_broken_intercept_and_rows():
 
 
 @dataclass(frozen=True)
-class Spoilt:
+class Spoilt(Solver):
     """The dual solver with its coordinates changed."""
 
     change: object
@@ -449,3 +460,50 @@ def shorter(c):
 def test_broken_solvers(change, sentence):
     with pytest.raises(AssertionError, match=f"Spoilt: .*({sentence})"):
         check_solver(Spoilt(change))
+
+
+# ---- unknowns --------------------------------------------------------------------------------------------------------
+
+
+class WrongObjective(Noise):
+    """A part of the wrong sign."""
+
+    def expect(self, model, state, seen, *, careful=False):
+        new, part = super().expect(model, state, seen, careful=careful)
+        return new, -part
+
+
+class WrongLevel(Noise):
+    """Drawn as if there were twice as many rows."""
+
+    def draw(self, random, model, state, chain):
+        twice = model.with_weight(2.0 * model.c)
+        return super().draw(random, twice, state, chain)
+
+
+class WrongPower(Noise):
+    """The level in place of the weight that it implies."""
+
+    def apply(self, model, state):
+        return replace(model.with_weight(model.c / state.weight), loss=state.loss)
+
+
+class Endless(Noise):
+    def draw(self, random, model, state, chain):
+        new, chain = super().draw(random, model, state, chain)
+        return new._replace(log_level=math.nan), chain
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (WrongObjective, "draws average to the ratio|does not lower the objective"),
+        (WrongLevel, "draws average to the ratio of densities that expect gives"),
+        (WrongPower, "draws average to the ratio|does not lower the objective"),
+        (Endless, "numbers of drawn states are finite"),
+    ],
+)
+def test_broken_unknowns(kind, sentence):
+    model = UNKNOWNS["noise-squared"]().model
+    with pytest.raises(AssertionError, match=f"{kind.__name__}: .*({sentence})"):
+        check_unknown(kind(HalfT(1.0)), model, exact=True)

@@ -18,7 +18,7 @@ from softmargin.priors import (
     Horseshoe,
     LaplaceZero,
     Lasso,
-    Parameters,
+    Prior,
     PriorBase,
     PriorMessage,
     PriorState,
@@ -31,7 +31,7 @@ FLAT = 1e-8
 
 
 @dataclass(frozen=True)
-class MyRidge(Parameters):
+class MyRidge(Prior):
     """Normal coefficients, written with nothing but the formulas."""
 
     scale: float = 1.0
@@ -127,7 +127,7 @@ def test_a_prior_of_ones_own_works_with_every_inference(data, make, inference):
 def test_what_a_prior_lacks_is_said_in_one_sentence(data, gone, inference, said):
     bare = type("Bare", (MyBound,), {gone: None})
 
-    class Mine:
+    class Mine(Prior):
         def bind(self, free, rows=None):
             return bare(free, 0.7)
 
@@ -136,7 +136,7 @@ def test_what_a_prior_lacks_is_said_in_one_sentence(data, gone, inference, said)
 
 
 def test_what_is_no_bound_prior_is_refused(data):
-    class Mine:
+    class Mine(Prior):
         def bind(self, free, rows=None):
             return free
 

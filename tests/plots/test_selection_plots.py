@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ import pytest
 
 import softmargin
 from softmargin import BayesianSVC, plots
+from softmargin.estimators.path import Path
 from softmargin.priors import Lasso, Ridge, SpikeSlab
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -98,7 +99,8 @@ def test_inclusion_needs_point_masses(drawn):
 def route():
     scales = np.array([1.0, 0.1, 0.01])  # any order
     standardized = np.array([[2.0, -30.0, 0.5], [1.0, -0.5, 0.0], [0.5, 0.0, 0.0]])
-    return SimpleNamespace(scales=scales, standardized=standardized, size=[3, 2, 1], feature_names=["a", "b", "c"])
+    none = np.zeros(3)
+    return Path(scales, standardized, none, standardized, [3, 2, 1], none, none, ["a", "b", "c"])
 
 
 def test_path_draws_coefficients_and_size(route):
@@ -130,9 +132,8 @@ def test_path_on_given_axes(route):
 
 
 def test_path_names_do_not_overlap(route):
-    route.standardized = np.tile(np.linspace(1.0, 1.01, 12), (3, 1))
-    route.feature_names = [f"n{j}" for j in range(12)]
-    axes = plots.path(route, top=12)
+    many = {"standardized": np.tile(np.linspace(1.0, 1.01, 12), (3, 1)), "feature_names": [f"n{j}" for j in range(12)]}
+    axes = plots.path(replace(route, **many), top=12)
     places = sorted(text.get_position()[1] for text in axes[0].texts)
     assert len(places) == 12 and np.diff(places).min() > 0.05
 

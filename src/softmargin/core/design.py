@@ -2,57 +2,119 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any
 
 from softmargin.core.array import Array
+from softmargin.core.capabilities import Part, optional
 
 __all__ = ["Design"]
 
 
-@runtime_checkable
-class Design(Protocol):
+class Design(Part, ABC):
     """Columns seen through their products; all row ranges are half open and default to every row.
 
     Columns are ``(X_j - shift_j) * scale_j``, with a column of ones in front when ``intercept`` is true.
     """
 
+    whole: bool = False  # whether it makes its sums over rows itself, in one piece and one order
+    law: Any = None  # of rows completed at missing entries: the mean and precision of the covariates
+
     @property
+    @abstractmethod
     def intercept(self) -> bool:
         """Whether a column of ones stands in front."""
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, int]:
         """Number of rows and of columns, the intercept included."""
 
+    @abstractmethod
     def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Array:
         """``X beta`` of the rows lo..hi."""
 
+    @abstractmethod
     def rmatvec(self, b: Array, lo: int = 0, hi: int | None = None) -> Array:
         """``X' b`` over the rows lo..hi."""
 
-    def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+    @abstractmethod
+    def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Any, Array]:
         """``X' diag(w) X`` and ``X' b`` over the rows lo..hi, in one pass."""
 
-    def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
+    @abstractmethod
+    def row_quad(self, root: Any, lo: int = 0, hi: int | None = None) -> Array:
         """``|root' x_i|^2`` of the rows lo..hi."""
 
-    def outer(self) -> Array:
-        """``X X'`` without the intercept column."""
-
+    @abstractmethod
     def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
         """``X coefficients`` of the rows lo..hi for several columns of slopes; the intercept column is left out."""
 
-    def rmatmat(self, rows: Array) -> Array:
-        """``X' rows`` for several right sides; the intercept column is left out."""
-
-    def norms(self, lo: int = 0, hi: int | None = None) -> Array:
-        """Squared length of the rows lo..hi without the intercept column."""
-
-    def scaled(self, factor: Array) -> Design:
-        """The same rows with every slope column multiplied by its factor."""
-
-    def take(self, columns: Any) -> Design:
-        """The design of some of the slope columns, intercept kept."""
-
+    @abstractmethod
     def rows(self, index: Any) -> Array:
         """The given rows as a plain dense array, intercept included."""
+
+    @optional
+    def outer(self) -> Array:
+        """``X X'`` without the intercept column."""
+        raise NotImplementedError
+
+    @optional
+    def rmatmat(self, rows: Array) -> Array:
+        """``X' rows`` for several right sides; the intercept column is left out."""
+        raise NotImplementedError
+
+    @optional
+    def norms(self, lo: int = 0, hi: int | None = None) -> Array:
+        """Squared length of the rows lo..hi without the intercept column."""
+        raise NotImplementedError
+
+    @optional
+    def scaled(self, factor: Array) -> Design:
+        """The same rows with every slope column multiplied by its factor."""
+        raise NotImplementedError
+
+    @optional
+    def take(self, columns: Any) -> Design:
+        """The design of some of the slope columns, intercept kept."""
+        raise NotImplementedError
+
+    @optional
+    def pick(self, index: Any) -> Design:
+        """The same columns of some of the rows."""
+        raise NotImplementedError
+
+    @optional
+    def joined(self, index: Any, others: Array) -> Design | None:
+        """Some of the rows and dense ones behind them; None where a dense array of all is the sooner way."""
+        raise NotImplementedError
+
+    @optional
+    def single(self) -> Design:
+        """The same with Gram matrices in single precision, for a direction to go."""
+        raise NotImplementedError
+
+    @optional
+    def moments(self, mean: Array, root: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
+        """``mean'x_i`` and ``|root'x_i|^2`` of the rows lo..hi, in one pass."""
+        raise NotImplementedError
+
+    @optional
+    def excess(self, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Variance of the predictors of the rows lo..hi at known coefficients, from entries that are not known."""
+        raise NotImplementedError
+
+    @optional
+    def excess_slope(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Half the derivative of ``w'excess(mean)`` in the mean."""
+        raise NotImplementedError
+
+    @optional
+    def implicit(self) -> Design:
+        """The same columns, known by their products alone: row weights stand for the Gram matrix."""
+        raise NotImplementedError
+
+    @optional
+    def entries(self, factor: Array) -> tuple[Array, Array]:
+        """Of a design that is known by its products alone: its stored entries times a factor per row, and its shift."""
+        raise NotImplementedError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from softmargin.core.array import Array
-from softmargin.core.parameters import Parameters
+from softmargin.core.capabilities import Parameters, Part, optional
 
 __all__ = ["AnyMessage", "Loss", "Message", "Pieces", "Rows"]
 
@@ -38,7 +38,7 @@ class Pieces(NamedTuple):
     width: float  # of predictors over which a kink may be smoothed
 
 
-class Loss(Parameters):
+class Loss(Part, Parameters):
     """A pseudo log likelihood ``l(y, f)`` times a weight ``c`` per row, and its two Gaussian faces.
 
     All arrays have one entry per row: ``y`` the response, ``c`` the weight, ``f`` the mean and ``v`` the variance of
@@ -73,6 +73,13 @@ class Loss(Parameters):
         Half width of the band in which errors cost nothing, for a loss that has one, which ``with_band`` changes.
     """
 
+    # faces of a row, there only where a loss has them
+    loglik: Callable[..., Any]  # (y, c, f) -> c l(y, f)
+    score: Callable[..., Any]  # (y, c, f) -> its derivative in f
+    expect: Callable[..., Any]  # (y, c, f, v) -> Message
+    gaussian: Callable[..., Any]  # (y, c, f, v) -> Message
+    draw: Callable[..., Any]  # (rng, y, c, f) -> Rows
+
     normalised: bool = False
     latent_variance: float = math.nan
     whole_weights: bool = False
@@ -83,31 +90,37 @@ class Loss(Parameters):
     def band(self) -> float | None:
         return None
 
-    def offers(self, *names: str) -> bool:
-        """Whether the loss has all of these faces or abilities."""
-        return all(getattr(self, name, None) for name in names)
+    @optional
+    def pieces(self, y: Array, c: Array) -> Pieces:
+        """The loss as a sum of hinges of slope 2."""
+        raise NotImplementedError
 
-    if TYPE_CHECKING:  # there at run time only where a loss has them
-        loglik: Callable[..., Any]  # (y, c, f) -> c l(y, f)
-        score: Callable[..., Any]  # (y, c, f) -> its derivative in f
-        expect: Callable[..., Any]  # (y, c, f, v) -> Message
-        gaussian: Callable[..., Any]  # (y, c, f, v) -> Message
-        draw: Callable[..., Any]  # (rng, y, c, f) -> Rows
+    @optional
+    def log_normalizer(self, kappa: Any) -> Any:
+        """Of a loss for regression: the log of the integral of ``exp(kappa l(y, f))`` over y."""
+        raise NotImplementedError
 
-        def pieces(self, y: Array, c: Array) -> Pieces:
-            """The loss as a sum of hinges of slope 2."""
+    @optional
+    def noise_cdf(self, e: Array, kappa: Any) -> Array:
+        """The distribution function of ``y - f`` at weights ``kappa``."""
+        raise NotImplementedError
 
-        def log_normalizer(self, kappa: Any) -> Any:
-            """Of a loss for regression: the log of the integral of ``exp(kappa l(y, f))`` over y."""
+    @optional
+    def noise_variance(self, kappa: float) -> float:
+        """The variance of ``y - f`` at weight ``kappa``."""
+        raise NotImplementedError
 
-        def noise_cdf(self, e: Array, kappa: Any) -> Array:
-            """The distribution function of ``y - f`` at weights ``kappa``."""
+    @optional
+    def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
+        """The log density of y at ``e = y - E f`` for f ~ N(E f, v)."""
+        raise NotImplementedError
 
-        def noise_variance(self, kappa: float) -> float:
-            """The variance of ``y - f`` at weight ``kappa``."""
+    @optional
+    def with_band(self, band: float) -> Loss:
+        """The same loss with another band."""
+        raise NotImplementedError
 
-        def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
-            """The log density of y at ``e = y - E f`` for f ~ N(E f, v)."""
-
-        def with_band(self, band: float) -> Loss:
-            """The same loss with another band."""
+    @optional
+    def hinge(self, label: Any, f: Array, r: int) -> tuple[Array, Array]:
+        """Of a loss of class scores: it is an ordinary hinge in one of them; its signs, and where it begins."""
+        raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What an engine is given, and the check that the parts fit."""
+"""What an engine is given."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.capabilities import require
 from softmargin.core.loss import Loss
-from softmargin.core.prior import BoundPrior
+from softmargin.core.prior import PriorBase
 from softmargin.core.rows import Rows, Streams
 from softmargin.core.space import Normal, RowBasis, Space
 from softmargin.core.visits import gram
@@ -27,7 +28,7 @@ class Model:
 
     blocks: Rows
     loss: Loss
-    prior: BoundPrior
+    prior: PriorBase
     free: Flags
     streams: Streams
     space: Space
@@ -72,14 +73,14 @@ class Model:
         """The same problem with other row weights."""
         return replace(self, blocks=self.blocks.weighted(weight))
 
-    def with_prior(self, prior: BoundPrior) -> Model:
+    def with_prior(self, prior: PriorBase) -> Model:
         """The same rows under another prior."""
         return replace(self, prior=prior)
 
     @property
     def _by_rows(self) -> bool:
         """Whether the Gaussian is held by its rows: there are far more coefficients."""
-        return hasattr(self.space, "spread") and self.dimension > max(_WIDE * self.n, _DENSE)
+        return self.dimension > max(_WIDE * self.n, _DENSE) and self.space.offers("spread")
 
     def conditional(self, messages: Any, precision: Array, *, rough: bool = False) -> tuple[Normal, bool]:
         """The coefficients given row messages that were kept, ``w`` and ``b`` or None, and a prior precision.
@@ -109,9 +110,7 @@ class Model:
         Where coefficients far outnumber rows, a space that can does without a matrix of their size.
         """
         if self._by_rows:
-            spread: Any = self.space.spread  # type: ignore[attr-defined]
-            wide: Normal = spread(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision)
-            return wide
+            return self.space.spread(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision)
         A, linear = self.blocks.gram(w, b)
         return self.space.gaussian(A, linear + shift, precision, dent)
 
@@ -151,17 +150,3 @@ def _in_single_precision(make: Callable[[], Normal]) -> Normal | None:
     except np.linalg.LinAlgError:
         return None
     return found if np.isfinite(found.mean).all() else None
-
-
-def require(consumer: Any, *, loss: Any, prior: Any) -> None:
-    """Check before the loop that the parts can do what an engine or solver declares that it needs.
-
-    A consumer lists method or attribute names in ``needs_loss`` and ``needs_prior``.
-    """
-    for kind, part in (("loss", loss), ("prior", prior)):
-        for name in getattr(consumer, f"needs_{kind}", ()):
-            if not getattr(part, name, None):
-                raise TypeError(
-                    f"{type(consumer).__name__} needs a {kind} with '{name}', which {type(part).__name__} does not "
-                    f"have; choose another inference or solver, or another {kind}."
-                )

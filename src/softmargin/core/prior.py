@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.core.array import Array, Flags
+from softmargin.core.capabilities import Parameters, Part, optional
 from softmargin.core.precision import Coupling
 
-__all__ = ["BoundPrior", "Prior", "PriorBase", "PriorMessage", "PriorState", "dimensions"]
+__all__ = ["Prior", "PriorBase", "PriorMessage", "PriorState", "dimensions"]
 
 
 def dimensions(flags: Flags, classes: int) -> int:
@@ -61,115 +63,17 @@ class PriorState(NamedTuple):
     values: dict[str, float]
 
 
-@runtime_checkable
-class BoundPrior(Protocol):
+class PriorBase(Part):
     """A prior on a given list of coefficients, some of them free (not shrunk).
-
-    ``PriorBase`` has the answers that a plain prior gives to the questions among these.
-    """
-
-    @property
-    def parts(self) -> tuple[Any, ...]: ...
-
-    @property
-    def isotropic(self) -> bool: ...
-
-    @property
-    def has_mode(self) -> bool: ...
-
-    @property
-    def point_masses(self) -> str: ...
-
-    @property
-    def selects(self) -> bool: ...
-
-    @property
-    def only_draws(self) -> str: ...
-
-    @property
-    def toll(self) -> Any: ...
-
-    def start(self) -> PriorState:
-        """A state to start a chain or an iteration from."""
-
-    def expect(self, mean: Array, var: Array) -> PriorMessage:
-        """Prior variables averaged over their optimal densities, given the moments of the coefficients."""
-
-    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
-        """Exact averages of the log prior under N(mean, var) where they are closed, as ``expect`` elsewhere."""
-
-    def mode(self, beta: Array) -> PriorMessage:
-        """Prior variables at their conditional mode; ``bound`` is the log joint density there."""
-
-    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
-        """Prior variables drawn given the coefficients."""
-
-    def logpdf(self, state: PriorState, beta: Array) -> float:
-        """``log p(beta)`` given the scale, local variables integrated out."""
-
-    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
-        """``l -> log p(e^l beta)`` up to a constant: ``logpdf`` along a ray, prepared for many evaluations."""
-
-    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
-        """``t -> log density of log(scale) + t``, or None where no scale is learned."""
-
-    def stretched(self, state: PriorState, t: float) -> PriorState:
-        """The state with the learned scale multiplied by e^t."""
-
-    def at_scale(self, scale: float) -> BoundPrior:
-        """The same prior with its scale fixed."""
-
-    def penalty(self, scale: float) -> tuple[Any, ...] | None:
-        """Precision of beta^2/2 and rate of |beta| in the negative log density at this scale; None if not convex.
-
-        A third entry, where there is one, counts the blocks over which ``|beta|`` is a length.
-        """
-
-
-class PriorBase:
-    """What a bound prior may leave unsaid: the answers of a plain one, whose scale is given.
 
     To ``start`` is all that every inference asks for. "vb", "meanfield" and "svi" need ``expect``, "map" needs
     ``mode``, and "gibbs" ``draw`` and ``logpdf``; "hmc" needs all but ``mode``. A learned scale needs ``stretch``,
-    ``stretched`` and ``at_scale`` besides.
+    ``stretched`` and ``at_scale`` besides. What it says of itself has an answer here that a plain prior gives, whose
+    scale is given.
     """
 
-    isotropic = False  # whether rotations of the shrunk coefficients leave it unchanged
-    classes = 1  # blocks of coefficients that sum to zero, where there are several
-
-    if TYPE_CHECKING:  # there at run time only where a prior has them
-        expect: Callable[..., PriorMessage]
-        mode: Callable[..., PriorMessage]
-        draw: Callable[..., PriorState]
-        logpdf: Callable[..., float]
-        toll: Callable[..., Array]
-    else:
-        expect = mode = draw = logpdf = None
-        toll = None  # of a penalty concave on either side of zero: its value, coefficient by coefficient
-
-    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
-        """As ``expect``."""
-        return self.expect(mean, var)
-
-    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
-        """``logpdf`` along a ray."""
-        return lambda step: self.logpdf(state, math.exp(step) * beta)
-
-    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
-        """No scale is learned."""
-        return None
-
-    def stretched(self, state: PriorState, t: float) -> PriorState:
-        """There is no scale to move."""
-        return state
-
-    def at_scale(self, scale: float) -> Any:
-        """The scale is given as it is."""
-        return self
-
-    def penalty(self, scale: float) -> tuple[Any, ...] | None:
-        """Not known to be convex."""
-        return None
+    isotropic: bool = False  # whether rotations of the shrunk coefficients leave it unchanged
+    classes: int = 1  # blocks of coefficients that sum to zero, where there are several
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -193,13 +97,97 @@ class PriorBase:
 
     @property
     def only_draws(self) -> str:
-        """Why it has neither a mode nor a variational fit, where it is so."""
+        """Where it has neither a mode nor a variational fit, a sentence that says so and the way out."""
         return ""
 
+    @optional
+    def start(self) -> PriorState:
+        """A state to start a chain or an iteration from."""
+        raise NotImplementedError
 
-@runtime_checkable
-class Prior(Protocol):
-    """A prior as the user states it."""
+    @optional
+    def expect(self, mean: Array, var: Array) -> PriorMessage:
+        """Prior variables averaged over their optimal densities, given the moments of the coefficients."""
+        raise NotImplementedError
 
-    def bind(self, free: Flags, rows: int | None = None) -> BoundPrior:
-        """Attach the prior to coefficients; ``free`` marks those that are not shrunk, ``rows`` counts the data."""
+    def gaussian(self, mean: Array, var: Array) -> PriorMessage:
+        """Exact averages of the log prior under N(mean, var) where they are closed, as ``expect`` elsewhere."""
+        return self.expect(mean, var)
+
+    @optional
+    def mode(self, beta: Array) -> PriorMessage:
+        """Prior variables at their conditional mode; ``bound`` is the log joint density there."""
+        raise NotImplementedError
+
+    @optional
+    def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
+        """Prior variables drawn given the coefficients."""
+        raise NotImplementedError
+
+    @optional
+    def logpdf(self, state: PriorState, beta: Array) -> float:
+        """``log p(beta)`` given the scale, local variables integrated out."""
+        raise NotImplementedError
+
+    def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
+        """``l -> log p(e^l beta)`` up to a constant: ``logpdf`` along a ray, prepared for many evaluations."""
+        return lambda step: self.logpdf(state, math.exp(step) * beta)
+
+    def stretch(self, state: PriorState) -> Callable[[float], float] | None:
+        """``t -> log density of log(scale) + t``, or None where no scale is learned."""
+        return None
+
+    def stretched(self, state: PriorState, t: float) -> PriorState:
+        """The state with the learned scale multiplied by e^t."""
+        return state
+
+    def at_scale(self, scale: float) -> PriorBase:
+        """The same prior with its scale fixed."""
+        return self
+
+    def penalty(self, scale: float) -> tuple[Any, ...] | None:
+        """Precision of beta^2/2 and rate of |beta| in the negative log density at this scale; None if it has others.
+
+        A third entry, where there is one, counts the blocks over which ``|beta|`` is a length.
+        """
+        return None
+
+    @optional
+    def toll(self, beta: Array, scale: float) -> Array:
+        """Of a penalty that is concave on either side of zero: its value, coefficient by coefficient."""
+        raise NotImplementedError
+
+    @optional
+    def heated(self, scale: float, temperature: float) -> PriorBase:
+        """The density at this scale raised to the power 1/temperature."""
+        raise NotImplementedError
+
+    @optional
+    def beside(self, precision: Array) -> PriorBase:
+        """The same with more coefficients behind it that are always in, normal with the given precisions."""
+        raise NotImplementedError
+
+    # of priors with point masses, for the samplers and the variational fit that move between sets of columns
+    state: Callable[..., PriorState]
+    slab_precision: Callable[..., Any]
+    inclusion_of: Callable[..., float]
+    draw_inclusion: Callable[..., float]
+    draw_scale: Callable[..., float]
+    expect_inclusion: Callable[..., tuple[float, float]]
+
+
+class Prior(Part, Parameters, ABC):
+    """A prior as the user states it, with the answers that a plain one gives."""
+
+    isotropic: bool = False  # whether rotations of the shrunk coefficients leave it unchanged
+    selects: bool = False  # whether it says which coefficients are zero
+    point_masses: str = ""  # where coefficients can be exactly zero, the density of the others: "normal" or "Laplace"
+    always_include: Sequence[Any] = ()  # columns that are never left out, where others can be
+
+    @abstractmethod
+    def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> PriorBase:
+        """Attach the prior to coefficients; ``free`` marks those that are not shrunk, ``rows`` counts the data.
+
+        With several ``classes`` the coefficients are that many blocks which sum to zero. A prior with point masses
+        takes ``always`` too, which marks the coefficients that are never left out.
+        """

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.capabilities import Part, optional
 from softmargin.core.design import Design
 
-__all__ = ["Normal", "RowBasis", "Space"]
+__all__ = ["Normal", "Root", "RowBasis", "Space"]
 
 
 class Normal(Protocol):
@@ -51,39 +53,93 @@ class RowBasis(NamedTuple):
         return np.concatenate((z[:lead], self.basis @ z[lead:]))
 
 
-class Space(Protocol):
-    """A linear space of coefficients; the engines work in the coefficients and never ask which space it is."""
+class Root(Part, ABC):
+    """A covariance C with a structure of its own; a plain one is an array R with ``C = R R'``."""
+
+    notice: str = ""  # what the user should know of its accuracy
 
     @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Number of coefficients, twice."""
+
+    @abstractmethod
+    def squares(self) -> Array:
+        """Marginal variances."""
+
+    @abstractmethod
+    def quadratic(self, x: Array) -> float:
+        """``x' C x``."""
+
+    @abstractmethod
+    def noise(self, rng: np.random.Generator, n: int) -> Array:
+        """Draws (n, coefficients) of N(0, C)."""
+
+    def row_quad(self, design: Design, lo: int = 0, hi: int | None = None) -> Array:
+        """Variances of the linear predictors of the rows lo..hi: a design of the same structure knows them."""
+        return design.row_quad(self, lo, hi)
+
+    @optional
+    def enlarged(self, factor: float) -> Root:
+        """The root of the covariance times the square of a factor, where that is less than a factor around it."""
+        raise NotImplementedError
+
+
+class Space(Part, ABC):
+    """A linear space of coefficients; the engines work in the coefficients and never ask which space it is."""
+
+    accuracy: float = 1e-9  # of a mean, relative to its largest entry
+    uneven: bool = True  # whether slopes may have precisions of their own
+
+    @property
+    @abstractmethod
     def exchanges(self) -> bool:
         """Whether equations with a dense row for every coefficient are affordable, as an active set needs them."""
 
+    @abstractmethod
     def dimension(self, coordinates: int) -> int:
         """Dimension of the space that this many coefficients fill."""
 
+    @abstractmethod
     def on(self, design: Any) -> Space:
         """The same space with other rows."""
 
+    @abstractmethod
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
         """Log density ``-beta'(A + D - dents)beta/2 + linear'beta`` on the space, A as the design's ``gram`` gives it.
 
         ``dent`` is None or two rows u, v of one number a coefficient: every variable takes ``u u' - v v'`` off.
         """
 
+    @abstractmethod
     def wide(self, design: Any, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
         """The same with ``A = X'WX`` for those who need mean, solves and draws, without a matrix of A's size."""
 
+    @abstractmethod
     def balanced(self, g: Array, y: Array, target: Array) -> Array:
         """Multipliers in their box, shrunk until the free columns have about the product ``target`` with them."""
 
+    @abstractmethod
     def eased(self, score: Array, precision: Array, corner: Any) -> Array:
         """The score up to what the space cannot see, chosen for a small conjugate of the penalty.
 
         ``corner`` marks coefficients with an absolute value of their own in it.
         """
 
+    @abstractmethod
     def restored(self, beta: Array, active: Any) -> Array:
         """The coefficients moved into the space, those that are not ``active`` kept."""
 
+    @abstractmethod
     def ties(self, active: Any) -> Array:
         """Rows C of the equations ``C beta = 0`` that tie the ``active`` coefficients, one column for each of them."""
+
+    @optional
+    def spread(self, design: Any, w: Array, linear: Array, precision: Array) -> Normal:
+        """As ``gaussian`` with ``A = X'WX``, for many more coefficients than rows, without a matrix of A's size."""
+        raise NotImplementedError
+
+    @optional
+    def left_out(self, model: Any, point: Any, penalty: Any, part: Array) -> Array:
+        """Predictors of a mode without the part ``part`` of each row, of a space that has no matrices for the rule."""
+        raise NotImplementedError

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from softmargin.core.array import Array
-from softmargin.core.loss import Rows
+from softmargin.core.capabilities import Part
+from softmargin.core.loss import Loss, Message, Rows
 from softmargin.core.model import Model
 
 __all__ = ["Seen", "Unknown", "implied"]
@@ -26,32 +29,36 @@ class Seen(NamedTuple):
         message: Rows = self.rows.fetch().message
         return message
 
+    def of(self, loss: Loss) -> Callable[..., Message]:
+        """The face of a loss, this or another, that the messages come from."""
+        return loss.gaussian if self.face == "gaussian" else loss.expect
 
-@runtime_checkable
-class Unknown(Protocol):
+
+class Unknown(Part, ABC):
     """Whatever is not known beside the coefficients: a noise level, missing entries.
 
     Its state is a small immutable record; ``apply`` says which model it implies. Nothing else in the library knows that
     the unknown exists.
     """
 
-    changes_rows: bool  # whether another state means other columns, and not just other weights or another loss
+    changes_rows: bool = False  # whether another state means other columns, and not just other weights or another loss
 
+    @abstractmethod
     def start(self, model: Model) -> Any:
         """A state to begin with."""
 
-    def drawn(self, state: Any) -> Any:
-        """A chain's state to begin with, near a state of a variational fit."""
-
+    @abstractmethod
     def apply(self, model: Model, state: Any) -> Model:
         """The model that a state implies."""
 
+    @abstractmethod
     def expect(self, model: Model, state: Any, seen: Seen, *, careful: bool = False) -> tuple[Any, float]:
         """Its best density (or point) given the coefficients' moments, and its part of the objective.
 
         ``model`` has the other unknowns applied. ``careful`` asks for a smaller change, after one that did not pay.
         """
 
+    @abstractmethod
     def draw(self, random: Any, model: Model, state: Any, chain: Any) -> tuple[Any, Any]:
         """A draw given the rest of a chain, or an update of both that leaves their joint density invariant.
 
@@ -59,14 +66,21 @@ class Unknown(Protocol):
         applied; ``chain`` has ``beta`` and ``f``, and row latents integrated out.
         """
 
+    def drawn(self, state: Any) -> Any:
+        """A chain's state to begin with, near a state of a variational fit: the same, unless it says otherwise."""
+        return state
+
     def log_normalizer(self, model: Model, state: Any) -> float:
         """What the state takes off the log likelihood beside the weights and the loss that it implies."""
+        return 0.0
 
     def noted(self, state: Any) -> dict[str, float]:
         """Numbers of a state, drawn or not, that are worth recording."""
+        return {}
 
     def collector(self) -> Any:
         """An object with ``add(state)`` that sums up drawn states, or None."""
+        return None
 
 
 def implied(model: Model, states: tuple[Any, ...], *, without: int | None = None) -> Model:

@@ -24,7 +24,14 @@ __all__ = [
     "check_rate",
     "class_labels",
     "costs_by_label",
+    "dimensions_of",
+    "fitted",
+    "has_probabilities",
+    "is_frame",
+    "is_polars",
     "labels_given",
+    "nullable_kind",
+    "plain_list",
     "row_weights",
     "summed",
 ]
@@ -36,6 +43,41 @@ _TIMES = {  # kinds of values that NumPy would silently read as numbers of nanos
     "M": "dates; make numbers of them first, for example days since the first one, or the month and the weekday",
     "m": "durations; make numbers of them first, for example by their dt.total_seconds()",
 }
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X has columns with names, as data frames of all libraries have."""
+    return hasattr(X, "columns")
+
+
+def dimensions_of(given: Any) -> int:
+    """Number of dimensions of an array; a list has one."""
+    return int(getattr(given, "ndim", 1))
+
+
+def plain_list(given: Any) -> Any:
+    """Lists in place of arrays and series; anything else as it is."""
+    return given.tolist() if hasattr(given, "tolist") else given
+
+
+def fitted(estimator: Any, name: str) -> Any:
+    """An attribute that a fit leaves behind, or None where this one did not: names of columns, classes, inclusion."""
+    return getattr(estimator, name, None)
+
+
+def is_polars(data: Any) -> bool:
+    """Whether data are a frame of polars."""
+    return hasattr(data, "get_columns")
+
+
+def nullable_kind(column: Any) -> Any:
+    """The plain kind of number of a nullable column of pandas; None for any other."""
+    return getattr(getattr(column, "dtype", None), "numpy_dtype", None)
+
+
+def has_probabilities(model: Any) -> bool:
+    """Whether a model, of this library or another, predicts probabilities."""
+    return hasattr(model, "predict_proba")
 
 
 def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
@@ -146,7 +188,7 @@ def labels_given(y: Any) -> Any:
     absent = int(np.count_nonzero(pd.isna(y if hasattr(y, "dtype") else np.asarray(y, dtype=object))))
     if absent:
         raise ValueError(f"Input y contains NaN: the label of {absent} row{'s' * (absent > 1)} is missing; drop these.")
-    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)  # of a nullable one
+    plain = nullable_kind(y)
     return y if plain is None else np.asarray(y, dtype=plain)
 
 

@@ -75,7 +75,8 @@ class Face(NamedTuple):
 
     def __call__(self, block: Any, f: Array, v: Array) -> Any:
         """The messages of a block's rows."""
-        return getattr(self.loss, self.name)(block.y, block.weight, f, v)
+        face = self.loss.gaussian if self.name == "gaussian" else self.loss.expect
+        return face(block.y, block.weight, f, v)
 
 
 def predictors(block: Any, beta: Array) -> Any:

@@ -44,7 +44,7 @@ def pair_weights(label: Index, weight: Array, costs: Array | None, k: int) -> Ar
 
 
 @dataclass(frozen=True, eq=False)
-class ClassDesign:
+class ClassDesign(Design):
     """Rows ``(k - 1) x_i`` in the block of class r, for pairs (i, r) in class-major order.
 
     Coefficients are k blocks of ``base.shape[1]`` numbers. ``index`` holds the base row of every pair, increasing in

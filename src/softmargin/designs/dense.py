@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.designs._blas import times_triangle
 from softmargin.rows.compiled import njit
 
@@ -86,7 +87,7 @@ def _upper_triangular(root: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class Dense(Design):
     """Columns ``(X_j - shift_j) * scale_j`` of a dense matrix, ones in front if ``intercept``."""
 
     X: Array

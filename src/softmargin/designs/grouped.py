@@ -142,7 +142,7 @@ class GroupedGram:
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
+class Grouped(Design):
     """Columns ``[X | Z_1 | Z_2 | ...]``, group by group within a term."""
 
     base: Design

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.designs.dense import Dense
 from softmargin.designs.missing_patterns import Index, Patterns, missing_patterns, to_cells, to_coordinates, whiten
 from softmargin.designs.standardize import Columns, standardize
@@ -74,7 +75,7 @@ class Cells(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Imputed:
+class Imputed(Design):
     """Rows ``x_i ~ N(mean_i, S_i)`` with S_i zero outside the missing cells, and there ``F'diag(s_i)F``.
 
     Its products are averages over the rows: ``gram`` is ``sum_i w_i E x_i x_i'``, and the variance of a predictor
@@ -207,22 +208,6 @@ class Imputed:
 
     def rows(self, index: Any) -> Array:
         return self.dense.rows(index)
-
-    def outer(self) -> Array:
-        raise _unknown("products of rows")
-
-    def norms(self, lo: int = 0, hi: int | None = None) -> Array:
-        raise _unknown("lengths of rows")
-
-    def scaled(self, factor: Array) -> Imputed:
-        raise _unknown("other scales")
-
-    def take(self, columns: Any) -> Imputed:
-        raise _unknown("a choice of columns")
-
-
-def _unknown(what: str) -> TypeError:
-    return TypeError(f"rows with missing cells offer no {what}; choose another solver or inference.")
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.rows.compiled import njit
 
 __all__ = ["Implicit", "Sparse"]
@@ -107,7 +108,7 @@ def _stretched(data: Any, indices: Any, indptr: Any, factor: Any, scale: Any, ou
 
 
 @dataclass(frozen=True, eq=False)
-class Sparse:
+class Sparse(Design):
     """Columns ``(X_j - shift_j) * scale_j`` of a CSR matrix, ones in front if ``intercept``."""
 
     X: Any
@@ -201,6 +202,9 @@ class Sparse:
 
     def pick(self, index: Any) -> Sparse:
         return replace(self, X=self.X[index])
+
+    def implicit(self) -> Implicit:
+        return Implicit(self.X, self.shift, self.scale, self.intercept)
 
     def joined(self, index: Any, others: Array) -> Sparse | None:
         """The rows ``index`` above ``others``, which are as ``rows`` gives them; None where few entries are zero."""

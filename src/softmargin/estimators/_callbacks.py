@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from softmargin.core.validation import fitted
+
 __all__ = ["CallbackSupport", "fit_tasks", "managed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,7 +25,7 @@ except ImportError:  # scikit-learn before 1.9
 
 def fit_tasks(estimator: Any, X: Any, y: Any) -> tuple[Callable[[int, Any], bool], Callable[[], None]]:
     """A loop callback that reports each iteration as a task, and a function that ends the fit task."""
-    if not getattr(estimator, "_skl_callbacks", None):
+    if not fitted(estimator, "_skl_callbacks"):
         return (lambda iteration, info: False), (lambda: None)
     root = estimator._init_callback_context(max_subtasks=None)
     root.call_on_fit_task_begin(estimator=estimator, X=X, y=y)

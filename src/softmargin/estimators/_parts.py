@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 
-from softmargin.core.parameters import Parameters, nested
+from softmargin.core.capabilities import Parameters, nested
 
 __all__ = ["Composed"]
 
@@ -24,7 +24,7 @@ class Composed(BaseEstimator):
             if "" in changes:
                 super().set_params(**{name: changes.pop("")})
             if changes:
-                part = getattr(self, name, None)
+                part = self.get_params(deep=False).get(name)
                 if not isinstance(part, Parameters):
                     raise ValueError(
                         f"{name}__{next(iter(changes))} is a parameter of a {name} object, and {name} is {part!r}: "

@@ -9,7 +9,16 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from softmargin.core.array import Array
-from softmargin.core.validation import IMPUTE, check_finite, check_names, check_numeric, check_observed, summed
+from softmargin.core.validation import (
+    IMPUTE,
+    check_finite,
+    check_names,
+    check_numeric,
+    check_observed,
+    fitted,
+    is_frame,
+    summed,
+)
 from softmargin.designs.standardize import Columns
 from softmargin.estimators._indicators import Indicators
 from softmargin.models.build import kept_columns
@@ -38,7 +47,7 @@ class Training(NamedTuple):
 
 def without_frame(X: Any) -> Any:
     """X, as an array where it has no columns: scikit-learn does not take a data frame of none."""
-    return X.to_numpy(np.float64) if hasattr(X, "to_numpy") and not X.shape[1] else X
+    return X.to_numpy() if is_frame(X) and not X.shape[1] else X
 
 
 def training_rows(
@@ -61,7 +70,7 @@ def training_rows(
         ensure_min_features=0 if effects else 1,
         **checks,
     )
-    X, names = summed(X), getattr(machine, "feature_names_in_", None)
+    X, names = summed(X), fitted(machine, "feature_names_in_")
     check_finite(X, names, missing=True, way=_DENSE)  # of sparse rows alone are missing values refused
     y = encode(y)
     count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

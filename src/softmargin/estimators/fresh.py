@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.core.validation import fitted
+
 __all__ = ["check_finite_fit", "fresh"]
 
 _NUMBERS = ("coef_", "intercept_", "scale_", "noise_", "epsilon_", "inclusion_")
@@ -36,8 +38,9 @@ def fresh(estimator: Any) -> Iterator[None]:
 
 def check_finite_fit(estimator: Any) -> None:
     """Refuse a fit with a number that is not finite."""
-    parts = {name: getattr(estimator, name) for name in _NUMBERS if hasattr(estimator, name)}
-    parts["posterior_.mean"] = getattr(getattr(estimator, "posterior_", None), "mean", None)
+    made = vars(estimator)
+    parts = {name: made[name] for name in _NUMBERS if name in made}
+    parts["posterior_.mean"] = fitted(fitted(estimator, "posterior_"), "mean")
     for name, value in parts.items():
         if isinstance(value, (float, np.ndarray)) and not np.isfinite(value).all():
             raise ValueError(f"the fit ended with {name} that is not finite; {_ADVICE}.")

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
-from softmargin.core.validation import check_choice, check_numeric, check_rate, labels_given, row_weights
+from softmargin.core.validation import check_choice, check_numeric, check_rate, fitted, labels_given, row_weights
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
@@ -23,6 +23,7 @@ from softmargin.losses import CompleteHinge, Hinge, Logit, Loss, NoisyHinge, Pro
 from softmargin.models.kernel.fit import KernelRecipe, fit_kernel, fit_kernel_pairs
 from softmargin.models.kernel.inducing import KernelStream
 from softmargin.models.remarks import warn_of_models
+from softmargin.refusals import refused
 from softmargin.rows.streams import Streams
 
 __all__ = ["BayesianKernelClassifier"]
@@ -234,7 +235,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         classes : array, optional
             All labels that will ever come; the first call must have rows of each.
         """
-        if not (hasattr(self, "_fitted") and isinstance(self._fitted.parts[0], KernelStream)):
+        before = fitted(self, "_fitted")
+        if before is None or not isinstance(before.parts[0], KernelStream):
             if classes is not None and not np.isin(classes, y).all():
                 raise ValueError("the first call of partial_fit must have rows of every class; wait for more rows.")
             return self.fit(X, y, sample_weight)
@@ -334,10 +336,9 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
                 for inference, likelihoods in ways.items()
                 if kind in likelihoods
             ]
-            raise ValueError(
-                f"likelihood={self.likelihood!r} does not go with basis={self.basis!r}, inference={self.inference!r}; "
-                f"it goes with {', '.join(known)}."
-            )
+            given: dict[str, Any] = {"likelihood": self.likelihood, "basis": self.basis, "inference": self.inference}
+            given = {name: repr(value) for name, value in given.items()} | {"known": ", ".join(known)}
+            raise ValueError(refused("likelihood of a kernel", **given))
         if self.likelihood in WITHOUT_SCALE and self.scale != "learn":
             raise ValueError(
                 f"scale={self.scale!r} is for coefficients that share one scale, and with likelihood="

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
-from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_names, check_numeric
+from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_names, check_numeric, fitted
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._parts import Composed
 from softmargin.inference.notices import warn_of_fits
@@ -66,8 +66,9 @@ class KernelMachine(CallbackSupport, Composed):
 
     def _check_run(self) -> None:
         """Refuse lengths, tolerances and options of a run that cannot be."""
+        given = self.get_params(deep=False)
         for name, least in _LENGTHS:
-            value = getattr(self, name)
+            value = given[name]
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
         if not (isinstance(self.tol, Real) and float(self.tol) > 0):
@@ -90,12 +91,14 @@ class KernelMachine(CallbackSupport, Composed):
 
     def _plan(self) -> dict[str, Any]:
         """What is asked for, whatever the response."""
-        own = {name: getattr(self, name) for name in ("kernel", "length_scale", "scale", "basis", "inference")}
+        given = self.get_params(deep=False)
+        own = {name: given[name] for name in ("kernel", "length_scale", "scale", "basis", "inference")}
         return own | {"scaled": self.standardize, "n_inducing": self._points, "run": self._run_settings()}
 
     def _run_settings(self) -> dict[str, Any]:
         """Lengths, tolerances and options of the engine."""
-        run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
+        given = self.get_params(deep=False)
+        run = {name: given[name] for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
         return run | {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
 
     def _workers(self) -> int:
@@ -110,7 +113,7 @@ class KernelMachine(CallbackSupport, Composed):
         checked = validate_data(
             self, X, accept_sparse=self._sparse, dtype=np.float64, order="C", ensure_all_finite=False, **options
         )
-        rows, names = checked[0] if isinstance(checked, tuple) else checked, getattr(self, "feature_names_in_", None)
+        rows, names = checked[0] if isinstance(checked, tuple) else checked, fitted(self, "feature_names_in_")
         check_finite(rows, names, way=f"kernel machines take no missing values: {IMPUTE}")
         return checked
 
@@ -140,7 +143,7 @@ class KernelMachine(CallbackSupport, Composed):
         """Intercept and scale as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
         check_is_fitted(self)
         streams = Streams.from_random_state(self.random_state)
-        drawn = self._fitted.sampled(getattr(self, "classes_", None), draws, streams)
+        drawn = self._fitted.sampled(fitted(self, "classes_"), draws, streams)
         return diagnostics.to_arviz(drawn, [], self.inference)
 
 

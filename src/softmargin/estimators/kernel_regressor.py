@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from softmargin.core.array import Array
-from softmargin.core.validation import check_choice
+from softmargin.core.validation import check_choice, fitted
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
@@ -249,7 +249,7 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
     def summary(self) -> pd.DataFrame:
         """What was learned, in one row: length, scale, noise and band, likelihood, and how rows are predicted."""
         check_is_fitted(self)
-        band = {"epsilon": self.epsilon_} if hasattr(self, "epsilon_") else {}
+        band = {} if fitted(self, "epsilon_") is None else {"epsilon": self.epsilon_}
         learned = {"length_scale": self.length_scale_, "scale": self.scale_, "noise": self.noise_} | band
         told = {"likelihood": self.likelihood_, "standardized": self.standardize_}
         scores = {f"loo_{name}": value for name, value in self.loo_._asdict().items() if name != "max_kv"}

@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Loss
-from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_numeric
+from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_numeric, fitted
 from softmargin.estimators._callbacks import CallbackSupport
+from softmargin.estimators._indicators import Indicators
 from softmargin.estimators._parts import Composed
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
@@ -66,8 +67,9 @@ class LinearMachine(CallbackSupport, Composed):
         check_choice("solver", self.solver, ["auto", *SOLVERS])
         if not isinstance(self.standardize, (bool, np.bool_)) and self.standardize != "auto":
             raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
+        given = self.get_params(deep=False)
         for name, least in _LENGTHS:
-            value = getattr(self, name)
+            value = given[name]
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
         if not (isinstance(self.tol, Real) and float(self.tol) > 0):
@@ -77,7 +79,8 @@ class LinearMachine(CallbackSupport, Composed):
 
     def _run_settings(self) -> dict[str, Any]:
         """Lengths, tolerances and options of the engine."""
-        run = {name: getattr(self, name) for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
+        given = self.get_params(deep=False)
+        run = {name: given[name] for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
         return run | {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
 
     def _workers(self) -> int:
@@ -104,11 +107,11 @@ class LinearMachine(CallbackSupport, Composed):
         self._used = rows.used
         if rows.indicators is not None:
             self.indicators_ = rows.indicators
-        self._note_constant_columns(rows.columns.keep, getattr(self, "feature_names_in_", None))
+        self._note_constant_columns(rows.columns.keep, fitted(self, "feature_names_in_"))
 
     def _plan(self, prior: Any, loss: Any, rows: Training, **more: Any) -> Recipe:
         """What is asked for, with the training rows' own needs."""
-        names = getattr(self, "feature_names_in_", None)
+        names = fitted(self, "feature_names_in_")
         if names is not None and rows.indicators is not None:
             names = self._names()
         own: dict[str, Any] = {"names": names, "incomplete": rows.incomplete, "effects": rows.effects}
@@ -118,7 +121,7 @@ class LinearMachine(CallbackSupport, Composed):
     def _publish_terms(self, models: Any, per_model: Any, noise: float) -> None:
         """Tables of group effects and of missing entries, where there are any."""
         if self._reader.terms:
-            own = {"classes": getattr(self, "classes_", None)}
+            own = {"classes": fitted(self, "classes_")}
             tables = [model.reader.random_effects(model.joint, model.stretch, **own) for model in models]
             self.random_effects_ = per_model(tables)
             self.variance_components_ = per_model([model.reader.variance_components(noise) for model in models])
@@ -139,7 +142,7 @@ class LinearMachine(CallbackSupport, Composed):
             return self._validated(X)
         rows = separated(X, [term.effect for term in terms], groups)
         rows = rows._replace(X=self._validated(rows.X))
-        warn_of_groups([key for term in terms for key in getattr(term.effect, "group", ())], rows)
+        warn_of_groups([key for term in terms for key in term.effect.group], rows)
         return rows
 
     @property
@@ -160,17 +163,24 @@ class LinearMachine(CallbackSupport, Composed):
             ensure_min_features=least,
             reset=False,
         )
-        check_finite(X, getattr(self, "feature_names_in_", None), missing=self._takes_missing, way=_REFIT)
-        return self.indicators_.apply(X) if hasattr(self, "indicators_") else X
+        check_finite(X, fitted(self, "feature_names_in_"), missing=self._takes_missing, way=_REFIT)
+        return X if self._marks is None else self._marks.apply(X)
+
+    @property
+    def _marks(self) -> Indicators | None:
+        """Columns that mark missing entries, where the fit has them."""
+        found: Indicators | None = fitted(self, "indicators_")
+        return found
 
     @property
     def _takes_missing(self) -> bool:
         """Whether new rows may have missing values."""
-        return hasattr(self, "indicators_") or self._reader.law is not None
+        return self._marks is not None or self._reader.law is not None
 
     def _names(self) -> list[str]:
-        names = list(getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)]))
-        return self.indicators_.names(names) if hasattr(self, "indicators_") else names
+        given = fitted(self, "feature_names_in_")
+        names = [f"x{j}" for j in range(self.n_features_in_)] if given is None else list(given)
+        return names if self._marks is None else self._marks.names(names)
 
     def sample(self, X: Any, n: int = 100, random_state: Any = None, groups: Any = None) -> Array:
         """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs or classes, if many."""
@@ -188,7 +198,7 @@ class LinearMachine(CallbackSupport, Composed):
         """
         check_is_fitted(self)
         check_level(level)
-        table: pd.DataFrame = self._fitted.summary(self._names(), level, getattr(self, "classes_", None))
+        table: pd.DataFrame = self._fitted.summary(self._names(), level, fitted(self, "classes_"))
         return Summary.of(table, self._header())
 
     def _header(self) -> str:
@@ -199,5 +209,5 @@ class LinearMachine(CallbackSupport, Composed):
         """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
         check_is_fitted(self)
         streams = Streams.from_random_state(self.random_state)
-        drawn = self._fitted.sampled(getattr(self, "classes_", None), draws, streams)
+        drawn = self._fitted.sampled(fitted(self, "classes_"), draws, streams)
         return diagnostics.to_arviz(drawn, self._names(), self.inference)

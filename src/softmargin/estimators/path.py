@@ -14,7 +14,15 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 from softmargin.core.array import Array
 from softmargin.core.loop import Progress, run
 from softmargin.core.model import Model, require
-from softmargin.core.validation import binary_labels, check_finite, check_names, check_numeric, check_rate, row_weights
+from softmargin.core.validation import (
+    binary_labels,
+    check_finite,
+    check_names,
+    check_numeric,
+    check_rate,
+    is_frame,
+    row_weights,
+)
 from softmargin.engines.mode.path import ModePath
 from softmargin.losses.hinge import Hinge
 from softmargin.models.build import kept_columns, prepare, prior_of
@@ -150,7 +158,7 @@ def path(
 
 def _names(X: Any) -> Any:
     """Column names of a data frame, or None."""
-    columns = list(getattr(X, "columns", ()))
+    columns = list(X.columns) if is_frame(X) else []
     return columns if columns and all(isinstance(name, str) for name in columns) else None
 
 

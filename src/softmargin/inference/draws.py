@@ -23,6 +23,7 @@ from softmargin.inference.selecting import selecting_sampler
 from softmargin.inference.settings import BATCHES, Fit, Inclusion, Settings, options_of, rough
 from softmargin.inference.variational import fit_vb
 from softmargin.priors.ridge import Ridge
+from softmargin.refusals import refused
 from softmargin.rows.memory import available
 
 __all__ = [
@@ -72,8 +73,8 @@ def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
         return model, replace(settings, options=options)
     if isinstance(temperature, bool) or not (isinstance(temperature, (int, float)) and temperature > 0):
         raise ValueError(f"temperature must be a positive number; got {temperature!r}.")
-    if not hasattr(model.prior, "heated") or model.prior.stretch(model.prior.start()) is not None:
-        raise ValueError("temperature needs a ridge, lasso or bridge prior with a fixed scale, as in Lasso(scale=1.0).")
+    if not model.prior.offers("heated") or model.prior.stretch(model.prior.start()) is not None:
+        raise ValueError(refused("temperature"))
     hot = heated(model, model.prior.start().values["scale"], float(temperature))
     return hot, replace(settings, options=options)
 
@@ -115,14 +116,11 @@ def draw_by_hmc(model: Model, settings: Settings, first: Fit | None = None) -> F
 def _check_hmc(model: Model) -> None:
     """Refuse what trajectories cannot do."""
     if model.prior.selects:
-        raise ValueError("a prior with point masses has draws of its own: use inference='gibbs'.")
-    if hasattr(model.blocks.design, "entries"):
-        raise ValueError("inference='hmc' needs a matrix of rows or columns, and solver='cg' has none; use 'gibbs'.")
+        raise ValueError(refused("hmc of point masses"))
+    if model.blocks.design.offers("entries"):
+        raise ValueError(refused("hmc without matrices"))
     if model.dimension > 2 * len(model.y):
-        raise ValueError(
-            f"inference='hmc' takes at most two coefficients per row, and {model.dimension} are more for "
-            f"{len(model.y)} rows; use inference='gibbs', or a ridge prior with solver='auto'."
-        )
+        raise ValueError(refused("hmc of wide data", size=model.dimension, rows=len(model.y)))
 
 
 def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:

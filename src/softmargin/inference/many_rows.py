@@ -17,6 +17,7 @@ from softmargin.engines.vi.screened import ScreenedVI
 from softmargin.inference.settings import Fit, Settings, options_of, run_engine
 from softmargin.inference.stochastic import infer_svi
 from softmargin.inference.variational import fit_vb
+from softmargin.refusals import refused
 
 __all__ = ["by_batches", "choice_rows", "of_many_rows", "sampled", "suits"]
 
@@ -63,11 +64,9 @@ def by_batches(model: Model, settings: Settings, first: Fit | None = None) -> Fi
     noise level as well as all of them tell the coefficients.
     """
     if any(unknown.changes_rows for unknown in model.unknowns) or model.prior.parts:
-        raise ValueError(
-            "inference='svi' takes complete rows without random effects and one prior for all columns; use 'vb'."
-        )
+        raise ValueError(refused("batches of incomplete rows or groups"))
     if model.prior.selects:
-        raise ValueError("inference='svi' does not go with priors that select; use inference='gibbs'.")
+        raise ValueError(refused("batches of point masses"))
     states: tuple[Any, ...] = ()
     if model.unknowns:
         few, readout = settings.readout.some(model, spread_rows(len(settings.readout.part), _ROWS))

@@ -23,6 +23,7 @@ from softmargin.inference.evidence import settled_scale
 from softmargin.inference.settings import Fit, Settings, best_of, needs_no_draws, options_of, rough, run_engine
 from softmargin.inference.variational import fit_vb, view
 from softmargin.priors.penalty import Penalty
+from softmargin.refusals import refused
 
 __all__ = ["mode"]
 
@@ -35,7 +36,7 @@ def mode(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     """The mode at the scale of the variational fit; with ``starts``, jointly with the scale from each of them."""
     needs_no_draws(model)
     if not model.prior.has_mode:
-        raise ValueError("this prior has no mode away from zero; use inference='vb' or 'gibbs', or another prior.")
+        raise ValueError(refused("no mode"))
     if model.unknowns or model.prior.parts:
         return _beside(model, settings, first)
     algorithm = _algorithm(model, settings)
@@ -139,7 +140,7 @@ def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome
     else:
         starts = _positive(options.get("starts", (1.0,) if convex else (0.01, 1.0, 100.0)))
         outcome = best_of(lambda start: climb(replace(engine, shrink=start), None), starts)
-    single = not convex and model.prior.toll is not None
+    single = not convex and model.prior.offers("toll")
     for _ in range(_CHANGES if single else 0):
         state = outcome.state
         change = best_change(model, state.q.mean, state.f, state.prior.values["scale"])
@@ -160,7 +161,7 @@ def _algorithm(model: Model, settings: Settings) -> str:
     algorithm: str = settings.options.get("algorithm", "newton" if convex and linear else "em")
     if algorithm not in ("newton", "em", "anneal"):
         raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
-    if algorithm != "newton" and linear and hasattr(model.blocks.design, "entries"):
+    if algorithm != "newton" and linear and model.blocks.design.offers("entries"):
         raise ValueError(f"solver='cg' finds the mode by algorithm='newton' alone; got {algorithm!r}.")
     return algorithm
 
@@ -208,7 +209,7 @@ def _of_mode(
         outcome.change = gap
         notice = f"the mode is certified to a relative gap of {gap:.1e} only; {way}."
     scale = outcome.state.prior.values["scale"]
-    later = hasattr(model.space, "left_out")  # products alone: what takes the longest waits until it is asked for
+    later = model.space.offers("left_out")  # products alone: what takes the longest waits until it is asked for
     if held is not None:
         left_out = held(model, point.beta, point.f)
     else:

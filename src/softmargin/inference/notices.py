@@ -11,6 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from softmargin.exceptions import warn_user
 from softmargin.inference.settings import Fit
 from softmargin.posterior import diagnostics
+from softmargin.posterior.classes import ClassDraws
+from softmargin.posterior.coefficients import DrawsPosterior
 
 __all__ = ["warn_of_fits"]
 
@@ -35,7 +37,7 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float) -> None:
         moved = f"relative change {change:.1e}" if math.isfinite(change) else "still in its first steps"
         usual = f"{moved} after {worst.outcome.n_iter} iterations, tolerance {tol:.0e}; raise max_iter."
         message = f"{inference} did not converge{many.format(len(open_))}: {worst.outcome.reason or usual}"
-    elif any(getattr(fit, "notice", "") for fit in fits):
+    elif any(fit.notice for fit in fits):
         message = next(fit.notice for fit in fits if fit.notice)
     elif spread > _DISAGREE:
         message = (
@@ -43,7 +45,7 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float) -> None:
             "raise draws and warmup."
         )
     elif any(fit.inclusion is None for fit in fits):
-        drawn = [fit.posterior for fit in fits if hasattr(fit.posterior, "draws")]
+        drawn = [fit.posterior for fit in fits if isinstance(fit.posterior, (DrawsPosterior, ClassDraws))]
         message = diagnostics.not_mixed(drawn)
     if message:
         warn_user(message, ConvergenceWarning)

@@ -185,8 +185,8 @@ class BinaryReadout:
         return held
 
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> HeldOut:
-        left_out = getattr(model.space, "left_out", leave_one_out)  # a space without matrices has its own
-        f = left_out(model, point, penalty, self.part)
+        own = model.space.offers("left_out")  # of a space without matrices
+        f = (model.space.left_out if own else leave_one_out)(model, point, penalty, self.part)
         return self.linked(model, f, np.zeros_like(f), float("nan"), smooth=True)
 
     def of_smooth_mode(self, model: Model, beta: Array, f: Array, precision: Array) -> HeldOut:

@@ -141,4 +141,4 @@ def best_of(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:
 def needs_no_draws(model: Model) -> None:
     reason = model.prior.only_draws
     if reason:
-        raise ValueError(f"{reason}.")
+        raise ValueError(reason)

@@ -13,6 +13,7 @@ from softmargin.core.space import Normal
 from softmargin.engines.vi.stochastic import SVI, SVIState
 from softmargin.engines.vi.stochastic_fit import fit_svi
 from softmargin.inference.settings import Fit, Settings, options_of
+from softmargin.refusals import refused
 from softmargin.rows.permutation import shuffled
 from softmargin.rows.streams import Purpose
 
@@ -45,8 +46,8 @@ def infer_svi(
 
     ``unknowns`` are the states that the model was made with, where it had unknowns.
     """
-    if hasattr(model.blocks.design, "entries"):
-        raise ValueError("inference='svi' needs rows, and solver='cg' has products alone; use inference='vb'.")
+    if model.blocks.design.offers("entries"):
+        raise ValueError(refused("batches without rows"))
     options = dict(options_of(settings, "batch", "first", "decay", "mean_field", "epochs"))
     epochs, engine = options.pop("epochs", None), SVI(**options)
     watch = {"progress": settings.progress("svi", None), "callback": settings.callback}

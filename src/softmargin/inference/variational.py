@@ -10,6 +10,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.loop import Outcome
 from softmargin.core.model import Model
+from softmargin.core.space import Root
 from softmargin.core.unknown import implied
 from softmargin.engines.alternate import Alternate
 from softmargin.engines.vi.covariance_mixture import mix_over_covariance
@@ -109,7 +110,8 @@ def _mixed(model: Model, settings: Settings, fit: Fit) -> Fit:
         mixture = mix_over_scale(now, state)
         scales, weights = mixture.scales, mixture.weights
     if mixture is None:  # a scale that is given, or a covariance without a plain root, whose mixture would have none
-        return fit._replace(remark=getattr(state.q.root, "notice", ""), values=values)
+        root = state.q.root
+        return fit._replace(remark=root.notice if isinstance(root, Root) else "", values=values)
     posterior = settings.readout.gaussian(mixture.mean, mixture.root, scales, weights)
     held = settings.readout.of_mixture(now, mixture, unknowns)
     scale = float(np.exp(weights @ np.log(scales)))  # it exists where the mean does not

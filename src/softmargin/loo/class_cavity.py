@@ -68,7 +68,7 @@ def fit_cavities(model: Model, q: Normal, f: Array, message: AnyMessage, part: A
     curvature = _table(design, message.w) * grow**2
     slope = _table(design, message.b - message.w * f) * grow
     base: Any = design.base
-    if getattr(base, "law", None) is None:
+    if base.law is None:
         return ClassMoments(*joint_cavity(mean, V, curvature, slope, part))
     at, known = base.patterns.row, np.ones(len(mean), dtype=bool)
     known[at] = False

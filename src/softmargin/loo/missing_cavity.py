@@ -73,7 +73,7 @@ def left_out(model: Model, state: Any, part: Array, message: AnyMessage | None =
     """
     message = state.message if message is None else message
     design: Any = model.blocks.design
-    law = getattr(design, "law", None)
+    law = design.law
     if law is None:
         residual = model.blocks.residual
         return loose_cavity(state.f, state.v - residual, residual, message, part)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.loss import Loss
 
 __all__ = ["CrammerSinger"]
 
 
 @dataclass(frozen=True)
-class CrammerSinger:
+class CrammerSinger(Loss):
     """Only the worst rival class counts; the scores of a row come as one line of n x k numbers.
 
     Given the scores of the other classes, the loss is an ordinary hinge in the score of any one of them, which is how

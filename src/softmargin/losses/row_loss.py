@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,18 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.loss import Loss, Message, Rows
 from softmargin.losses._averages import average_loop, derivative_loop
+from softmargin.refusals import refused
 from softmargin.rows.loops import arguments_of, row_loop
 
 __all__ = ["RowLoss", "check_whole_weights"]
 
 _COPIES = 1e6  # of rows at most where weights are drawn as copies: more take seconds per sweep and gigabytes
-_RECORDS: dict[str, Any] = {
-    "loglik": np.asarray,
-    "score": np.asarray,
-    "expect": Message,
-    "gaussian": Message,
-    "draw": Rows,
+_RECORDS: dict[str, tuple[Any, int]] = {  # what a face returns, and of how many arrays
+    "loglik": (np.asarray, 1),
+    "score": (np.asarray, 1),
+    "expect": (Message, 3),
+    "gaussian": (Message, 3),
+    "draw": (Rows, 2),
 }
 _FLOAT = np.dtype(np.float64)
 _PER_ROW = ("y", "c", "f", "v")
@@ -89,15 +91,16 @@ class RowLoss(Loss):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = {name: each.__func__ for name, each in cls.__dict__.items() if isinstance(each, staticmethod)}
-        for name, record in _RECORDS.items():
-            if build := _builder(f"{cls.__qualname__}.{name}", name, own, record):
-                setattr(cls, name, _draws(_Face(build, record)) if name == "draw" else _averages(_Face(build, record)))
+        for name, (record, results) in _RECORDS.items():
+            if build := _builder(f"{cls.__qualname__}.{name}", name, own, results):
+                face = _Face(build, record, results)
+                setattr(cls, name, _draws(face) if name == "draw" else _averages(face))
 
 
-def _builder(label: str, name: str, own: dict[str, Any], record: Any) -> Callable[[], Any] | None:
+def _builder(label: str, name: str, own: dict[str, Any], results: int) -> Callable[[], Any] | None:
     """What makes the loop of a face from the formulas that a class has, with the names of its arguments."""
     if name in own:
-        return partial(_direct, label, own[name], len(getattr(record, "_fields", "1")))
+        return partial(_direct, label, own[name], results)
     if name in ("loglik", "score") and "derivatives" in own:
         return partial(derivative_loop, label, own["derivatives"], ("loglik", "score").index(name))
     if name == "gaussian" and "derivatives" in own and "bends" in own:
@@ -116,13 +119,12 @@ class _Face:
 
     _lock = threading.Lock()
 
-    def __init__(self, build: Callable[[], Any], record: Any) -> None:
-        self.build, self.record = build, record
-        self.results = len(getattr(record, "_fields", "1"))
+    def __init__(self, build: Callable[[], Any], record: Any, results: int) -> None:
+        self.build, self.record, self.results = build, record, results
         self.made: tuple[list[Any], Any] | None = None
 
     def __reduce__(self) -> Any:
-        return _Face, (self.build, self.record)
+        return _Face, (self.build, self.record, self.results)
 
     def _make(self) -> tuple[list[Any], Any]:
         with self._lock:  # threads that meet here would compile it twice
@@ -133,7 +135,7 @@ class _Face:
 
     def __call__(self, loss: Any, rng: Any, *rows: Any) -> Any:
         take, loop = self.made or self._make()
-        shape = getattr(rows[2], "shape", ())
+        shape = np.shape(rows[2])
         for each in rows:
             plain = type(each) is np.ndarray and each.dtype is _FLOAT and each.flags.c_contiguous
             if not plain or each.shape != shape or len(shape) != 1:
@@ -152,7 +154,8 @@ def _other(name: str) -> Callable[[Any, Any, int], Any]:
     for start, numbers in _RANDOM.items():
         if name.startswith(start):
             return partial(_numbers, numbers)
-    return lambda loss, rng, size: float(getattr(loss, name))
+    field = attrgetter(name)
+    return lambda loss, rng, size: float(field(loss))
 
 
 def _numbers(kind: Any, loss: Any, rng: Any, size: int) -> Any:
@@ -185,13 +188,8 @@ def check_whole_weights(loss: Loss, c: Array) -> None:
     """Refuse fractional weights, and too heavy ones, where a row of weight c is drawn as c copies of it."""
     if not (c == np.floor(c)).all():
         bad = float(c[c != np.floor(c)][0])
-        raise ValueError(
-            f"{type(loss).__name__} draws a row of weight c as c copies, so weights must be whole numbers and one is "
-            f"{bad:g}; use whole weights, the hinge or logit loss, or an inference without draws."
-        )
+        raise ValueError(refused("fractional weights", loss=type(loss).__name__, weight=f"{bad:g}"))
     total = float(c.sum())
     if total > _COPIES:
-        raise ValueError(
-            f"{type(loss).__name__} draws a row of weight c as c copies, at most {_COPIES:.0e} in all, and the weights "
-            f"sum to {total:.3g}; use smaller weights, the hinge or logit loss, or an inference without draws."
-        )
+        given = {"loss": type(loss).__name__, "most": f"{_COPIES:.0e}", "weight": f"{total:.3g}"}
+        raise ValueError(refused("heavy weights", **given))

@@ -8,33 +8,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.capabilities import require
 from softmargin.core.design import Design
-from softmargin.core.model import Model, require
-from softmargin.core.prior import PriorBase
+from softmargin.core.model import Model
+from softmargin.core.prior import Prior, PriorBase
 from softmargin.core.space import RowBasis
 from softmargin.core.validation import check_choice
 from softmargin.designs.imputed import standardize_observed
-from softmargin.designs.sparse import Implicit, Sparse
+from softmargin.designs.sparse import Sparse
 from softmargin.designs.standardize import Columns, design_for, standardize
-from softmargin.models.prior_choice import always_mask
-from softmargin.priors.bridge import Bridge, Lasso
+from softmargin.models.prior_choice import PRIORS, always_mask
 from softmargin.priors.by_column import PriorByColumn
-from softmargin.priors.group_lasso import GroupLasso
-from softmargin.priors.horseshoe import Horseshoe
-from softmargin.priors.laplace_zero import LaplaceZero
-from softmargin.priors.ridge import Ridge
-from softmargin.priors.spike_slab import SpikeSlab
+from softmargin.refusals import refused
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
-from softmargin.solvers.cg.solver import ConjugateGradients, Iterative
+from softmargin.solvers.cg.solver import ConjugateGradients
 from softmargin.solvers.cholesky import Cholesky
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.dual import Dual
-from softmargin.solvers.full import Full
 from softmargin.solvers.row_span import distinct
 
 __all__ = [
-    "PRIORS",
     "SOLVERS",
     "Problem",
     "bound_prior",
@@ -46,15 +40,6 @@ __all__ = [
     "prior_of",
 ]
 
-PRIORS: dict[str, Any] = {
-    "ridge": Ridge,
-    "lasso": Lasso,
-    "bridge": Bridge,
-    "horseshoe": Horseshoe,
-    "group-lasso": GroupLasso,
-    "spike-slab": SpikeSlab,
-    "laplace-zero": LaplaceZero,
-}
 SOLVERS: dict[str, Any] = {"cholesky": Cholesky, "dual": Dual, "cg": ConjugateGradients}
 _SPARSE_POWER = 0.5  # 0.3 and 0.5 differ by 0.0005 in log loss over seven sets of text; see docs/explanation/choices.md
 _SMALL = 1000  # columns up to which the mode of more rows than columns is found with a Gram matrix, sparse or not
@@ -80,7 +65,7 @@ def prior_of(prior: Any) -> Any:
         if not prior:
             raise ValueError("prior={} says nothing; use prior={...: Ridge()}, or a name.")
         return PriorByColumn({key: prior_of(each) for key, each in prior.items()})
-    if not hasattr(prior, "bind") or isinstance(prior, type):
+    if not isinstance(prior, Prior):
         raise ValueError(f"prior must be one of {list(PRIORS)} or a prior object; got {prior!r}.")
     return prior
 
@@ -132,9 +117,8 @@ def prepare(
     free = np.zeros(coordinates.design.shape[1], dtype=bool)
     free[: int(columns.intercept)] = True
     blocks = Blocks(coordinates.design, sign, weight, workers=workers)
-    space = Iterative(coordinates.design) if isinstance(coordinates.design, Implicit) else Full()
     rows = _different(coordinates.design) if len(free) > len(sign) else len(sign)
-    model = Model(blocks, loss, bound_prior(prior, free, columns, rows, names), free, streams, space, span)
+    model = Model(blocks, loss, bound_prior(prior, free, columns, rows, names), free, streams, coordinates.space, span)
     return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
 
 
@@ -153,7 +137,7 @@ def coordinates_for(
     sooner, or a ``gaussian`` of sparse rows of more columns much sooner.
     """
     if solver == "cg" and not products:
-        raise ValueError("solver='cg' is for two classes or pairs of them; use multi_class='pairwise', or 'auto'.")
+        raise ValueError(refused("products of classes"))
     chosen = SOLVERS[_suited(design, prior, products, point, gaussian) if solver == "auto" else solver]()
     require(chosen, loss=None, prior=prior)
     coordinates: Coordinates = chosen.coordinates(design)
@@ -162,7 +146,7 @@ def coordinates_for(
 
 def _suited(design: Design, prior: Any, products: bool, point: bool, gaussian: bool) -> str:
     n, q = design.shape
-    if not getattr(prior, "isotropic", False):
+    if not prior.isotropic:
         return "cholesky"
     wide = q > n
     # what a fit holds at once: X X' with its factor and four bases, or the Gram matrix, its factor and its inverse
@@ -177,7 +161,7 @@ def bound_prior(prior: Any, free: Any, columns: Columns, rows: int, names: Any) 
     """The prior on given coefficients, names of columns resolved."""
     if isinstance(prior, PriorByColumn):
         return prior.of_columns(free, rows, columns, names)
-    if not hasattr(prior, "always_include"):
+    if not prior.point_masses:
         return checked(prior, prior.bind(free, rows))
     return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))
 
@@ -189,8 +173,7 @@ def checked(prior: Any, bound: Any) -> Any:
             f"{type(prior).__name__}.bind must return an object that derives from softmargin.priors.PriorBase; got "
             f"{bound!r}."
         )
-    start = getattr(bound, "start", None)
-    if start is None or "scale" not in start().values:
+    if not bound.offers("start") or "scale" not in bound.start().values:
         raise ValueError(
             f"what {type(prior).__name__}.bind returns needs a method start() that gives PriorState(precision, "
             "{'scale': ...}); write it, as check_prior wants it."

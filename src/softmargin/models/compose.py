@@ -18,6 +18,7 @@ from softmargin.models.reader import Reader, indicators
 from softmargin.posterior.variance_components import Components
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.terms import Terms
+from softmargin.refusals import refused
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.arrowhead import Arrowhead
@@ -109,8 +110,8 @@ def _with_terms(
     free[: int(columns.intercept)] = True
     fixed = bound_prior(prior, free[:own], columns, n, recipe.names)
     bound = Terms(Ridge(), tuple(term.prior for term in terms)).bind(free, n).with_fixed(fixed)
-    if fixed.selects and not hasattr(fixed.parts[0].prior if fixed.parts else fixed, "beside"):
-        raise ValueError(f"{type(prior).__name__} does not go with random effects; use SpikeSlab.")
+    if fixed.selects and not (fixed.parts[0].prior if fixed.parts else fixed).offers("beside"):
+        raise ValueError(refused("point masses beside effects", prior=type(prior).__name__))
     reason = (
         ("a fit with missing values" if recipe.incomplete else "")
         or ("a prior that selects" if bound.selects else "")
@@ -131,12 +132,10 @@ def as_columns(
 ) -> Dense:
     """The terms as plain columns behind those of the base, each with ``copies`` coefficients."""
     if any(term.prior.coupled for term in terms):
-        raise ValueError(f"{reason} needs uncorrelated effects: use RandomEffect(..., covariance='diagonal').")
+        raise ValueError(refused("correlated effects", reason=reason))
     size = copies * (base.shape[1] + sum(part.size for part in parts))
     if size > _PLAIN:
-        raise ValueError(
-            f"{reason} needs a column for every group, and {size} coefficients are more than {_PLAIN}; {way}."
-        )
+        raise ValueError(refused("many groups", reason=reason, size=size, most=_PLAIN, way=way))
     rows = np.column_stack((base.rows(np.arange(base.shape[0]))[:, int(base.intercept) :], indicators(parts)))
     return Dense.plain(rows, intercept=base.intercept)
 

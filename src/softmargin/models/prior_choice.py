@@ -12,10 +12,22 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.array import Array
+from softmargin.core.validation import fitted
 from softmargin.designs.standardize import Columns
 from softmargin.exceptions import ModelWarning
+from softmargin.priors import Bridge, GroupLasso, Horseshoe, LaplaceZero, Lasso, Prior, Ridge, SpikeSlab
 
-__all__ = ["Selection", "always_mask", "chosen"]
+__all__ = ["PRIORS", "Selection", "always_mask", "chosen"]
+
+PRIORS: dict[str, Any] = {
+    "ridge": Ridge,
+    "lasso": Lasso,
+    "bridge": Bridge,
+    "horseshoe": Horseshoe,
+    "group-lasso": GroupLasso,
+    "spike-slab": SpikeSlab,
+    "laplace-zero": LaplaceZero,
+}
 
 
 def chosen(inclusion: Array, threshold: float, false_discovery: float | None) -> Any:
@@ -65,10 +77,10 @@ def _selects(estimator: Any) -> bool:
 def _leaves_out(prior: Any) -> bool:
     """Whether a prior, or one of several by column, can leave columns out."""
     if isinstance(prior, str):
-        return prior in ("lasso", "bridge", "group-lasso", "spike-slab", "laplace-zero")
+        return prior in PRIORS and bool(PRIORS[prior]().selects)
     if isinstance(prior, Mapping):
         return any(_leaves_out(each) for each in prior.values())
-    return hasattr(prior, "always_include") or getattr(prior, "selects", False)
+    return isinstance(prior, Prior) and prior.selects
 
 
 class Selection(SelectorMixin):
@@ -101,8 +113,9 @@ class Selection(SelectorMixin):
             A mask of the columns, or their positions.
         """
         check_is_fitted(self)
-        if hasattr(self, "inclusion_"):
-            mask = chosen(np.max(np.atleast_2d(self.inclusion_), axis=0), threshold, false_discovery)
+        inclusion = fitted(self, "inclusion_")
+        if inclusion is not None:
+            mask = chosen(np.max(np.atleast_2d(inclusion), axis=0), threshold, false_discovery)
             if false_discovery is not None and mask.any() and self._says_nothing():
                 mask = np.zeros_like(mask)
                 warnings.warn(
@@ -124,5 +137,5 @@ class Selection(SelectorMixin):
 
 
 # set after the class is made, because scikit-learn wraps the methods that a class body defines
-for _name in ("transform", "fit_transform", "inverse_transform"):
-    setattr(Selection, _name, available_if(_selects)(getattr(SelectorMixin, _name)))
+for _method in (SelectorMixin.transform, SelectorMixin.fit_transform, SelectorMixin.inverse_transform):
+    setattr(Selection, _method.__name__, available_if(_selects)(_method))

@@ -154,7 +154,7 @@ def choose_likelihood(
     """
     if len(likelihoods) == 1:
         return LikelihoodChoice(likelihoods[0], Record(), None)
-    few = model.size <= len(model.y) or hasattr(model.blocks.design, "entries") or bool(model.prior.parts)
+    few = model.size <= len(model.y) or model.blocks.design.offers("entries") or bool(model.prior.parts)
     if few and not model.prior.selects and not model.prior.only_draws:
         return highest_evidence(likelihoods, model, settings)
     other = under_ridge()

@@ -33,7 +33,7 @@ def compared_with_logit(model: Model, settings: Settings, weight: Array, fit: Fi
     """
     held: Any = fit.held
     label = (model.y > 0.0).astype(np.intp)
-    hinge = model.loss.margin_slope > 0.0 and not model.prior.selects and model.prior.expect is not None
+    hinge = model.loss.margin_slope > 0.0 and not model.prior.selects and model.prior.offers("expect")
     if not hinge or isinstance(held, Deferred) or model.size > len(label):
         return ""
     score = float(fit.loo.score)

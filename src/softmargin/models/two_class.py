@@ -74,7 +74,7 @@ class Recipe:
     @property
     def selects(self) -> bool:
         """Whether the prior says which columns are in."""
-        return hasattr(self.prior, "always_include")
+        return bool(self.prior.point_masses)
 
     @property
     def refits(self) -> bool:
@@ -281,7 +281,7 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
     """Tilt and rate by quick fits, of some rows where there are many, and under a normal prior where it must be."""
     X, sign, count, _, columns = data
     normal, own, whole = None, not model.prior.selects, recipe.inference == "vb"
-    light = hasattr(model.blocks.design, "entries")  # products alone: quick fits at any size
+    light = model.blocks.design.offers("entries")  # products alone: quick fits at any size
     index = np.arange(len(sign))
     if own and many_rows(model):
         index, quick_model, quick_settings = sampled(model, settings)

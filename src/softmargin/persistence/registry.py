@@ -70,7 +70,7 @@ _PARTS = {
     "models.regression": ["Likelihood", "Regression"],
     "models.two_class": ["LinearBinary"],
     "posterior.classes": ["ClassDraws", "ClassGaussian", "ClassPoint"],
-    "posterior.coefficients": ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "_LeadingRoot", "_WideRoot"],
+    "posterior.coefficients": ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "_LeadingRoot"],
     "posterior.variance_components": ["Components"],
     "priors.bridge": ["Bridge"],
     "priors.covariances": ["HalfTCovariance", "InverseWishart"],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.validation import fitted, has_probabilities
 from softmargin.plots.style import (
     BLUE,
     INK,
@@ -152,13 +153,13 @@ def _band(p: Array) -> tuple[Array, Array, Array]:
 
 def _second_class(model: Any, X: Any, n: int) -> Array:
     try:
-        p = model.predict_proba(X) if hasattr(model, "predict_proba") else np.asarray(model, dtype=float)
+        p = model.predict_proba(X) if has_probabilities(model) else np.asarray(model, dtype=float)
     except TypeError:
         raise ValueError(
             "plots.calibration needs fitted classifiers, or arrays with the probability of the second class; got "
             f"{type(model).__name__}."
         ) from None
-    if hasattr(model, "predict_proba") and p.shape[1] == 2:
+    if has_probabilities(model) and p.shape[1] == 2:
         p = p[:, 1]
     if p.shape != (n,) or not ((p >= 0) & (p <= 1)).all():
         raise ValueError(
@@ -185,7 +186,7 @@ def probabilities(model: Any, X: Any, y: Any, ax: Any = None) -> Any:
     matplotlib axes
     """
     check_fitted("plots.probabilities", model)
-    if not hasattr(model, "classes_"):
+    if fitted(model, "classes_") is None:
         raise ValueError("plots.probabilities draws a classifier, and this is a regression; fit BayesianSVC.")
     f, sd = model.decision_function(X, return_std=True)
     p, y = model.predict_proba(X)[:, 1], np.asarray(y)

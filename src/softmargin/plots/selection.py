@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.validation import fitted
+from softmargin.estimators.path import Path
 from softmargin.plots.style import (
     BLUE,
     GREY,
@@ -66,7 +68,7 @@ def inclusion(model: Any, ax: Any = None, top: int = 30, threshold: float = 0.5)
     Polson and Scott (2011), figure 3.
     """
     ends = directions("plots.inclusion", model)
-    if not hasattr(model, "inclusion_"):
+    if fitted(model, "inclusion_") is None:
         raise ValueError(
             "plots.inclusion needs inclusion probabilities; fit with prior='spike-slab' or prior='laplace-zero'."
         )
@@ -135,7 +137,7 @@ def path(path: Any, ax: Any = None, top: int = 10, mark: float | None = None) ->
     Polson and Scott (2011), figure 1.
     """
     need_matplotlib("plots.path")
-    if not all(hasattr(path, name) for name in ("scales", "standardized", "size")):
+    if not isinstance(path, Path):
         raise ValueError(f"plots.path draws what softmargin.path returns; got {type(path).__name__}.")
     if ax is None:
         from matplotlib import pyplot
@@ -272,7 +274,7 @@ def agreement(first: Any, second: Any = None, ax: Any = None) -> Any:
         across, difference = rows.mean(axis=0), np.ptp(rows, axis=0)
         labels = (f"{what}, mean of {len(rows)} chains", f"{what}, each chain")
     else:
-        both = hasattr(first, "inclusion_") and hasattr(second, "inclusion_")
+        both = all(fitted(model, "inclusion_") is not None for model in (first, second))
         if not both:
             check_coefficients("plots.agreement", second)
         same_columns(names, feature_names(second))
@@ -322,7 +324,7 @@ def _name_outliers(ax: Any, across: Array, rows: Array, difference: Array, names
 
 def _by_chain(model: Any) -> tuple[Array, str]:
     """Inclusion probabilities or coefficients (chains, p) of the chains of one model."""
-    if hasattr(model, "inclusion_"):
+    if fitted(model, "inclusion_") is not None:
         rows, what = model.chain_inclusion_, _INCLUSION
     elif isinstance(model.posterior_, DrawsPosterior):
         rows, what = _user_draws(model.posterior_).mean(axis=1) * spreads(model), effect(model)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.array import Array
+from softmargin.core.validation import fitted
 from softmargin.estimators.formula.formula import Formula
 from softmargin.estimators.kernel_machine import KernelMachine
 from softmargin.estimators.linear import LinearMachine
@@ -71,9 +72,10 @@ def effect(model: Any) -> str:
 
 def feature_names(model: Any) -> list[str]:
     """Names of the columns of a fitted model."""
-    if hasattr(model, "_names"):
+    if isinstance(model, (LinearMachine, Formula)):
         return [str(name) for name in model._names()]
-    return [str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])]
+    names = fitted(model, "feature_names_in_")
+    return [str(name) for name in ([f"x{j}" for j in range(model.n_features_in_)] if names is None else names)]
 
 
 def check_fitted(what: str, model: Any) -> None:
@@ -85,7 +87,7 @@ def check_fitted(what: str, model: Any) -> None:
 
 def check_coefficients(what: str, model: Any) -> None:
     """Refuse a fitted model without one coefficient per column."""
-    if not hasattr(model, "coef_"):
+    if fitted(model, "coef_") is None:
         check_fitted(what, model)
         raise ValueError(
             f"{what} draws coefficients of columns, and {type(model).__name__} has none; fit BayesianSVC or "
@@ -99,7 +101,8 @@ def check_coefficients(what: str, model: Any) -> None:
 def directions(what: str, model: Any) -> tuple[str, str]:
     """What a negative and a positive coefficient speak for: the two classes, or less and more of a number."""
     check_fitted(what, model)
-    labels = [str(label) for label in getattr(model, "classes_", ("less", "more"))]
+    classes = fitted(model, "classes_")
+    labels = ["less", "more"] if classes is None else [str(label) for label in classes]
     if len(labels) != 2:
         raise ValueError(f"{what} draws a model of two classes, and this one has {len(labels)}; fit two of them.")
     check_coefficients(what, model)
@@ -115,9 +118,10 @@ def bend(ax: Any, letters: str, values: Array) -> None:
     steps = steps[:: 1 + len(steps) // 6]
     ticks = [*(-step for step in reversed(steps)), 0.0, *steps]
     for letter in letters:
-        getattr(ax, f"set_{letter}scale")("asinh", linear_width=width)
-        getattr(ax, f"set_{letter}ticks")(ticks, [f"{tick:g}" for tick in ticks])
-        getattr(ax, f"set_{letter}ticks")([], minor=True)
+        scale, axis = (ax.set_xscale, ax.xaxis) if letter == "x" else (ax.set_yscale, ax.yaxis)
+        scale("asinh", linear_width=width)
+        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_ticks([], minor=True)
 
 
 def in_frame(ax: Any, x: Array, y: Array) -> Array:

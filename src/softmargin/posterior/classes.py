@@ -92,6 +92,10 @@ class ClassGaussian(ClassPoint):
 
     has_spread = True
 
+    def times(self, factor: float) -> ClassGaussian:
+        """The same mean with standard deviations times ``factor``."""
+        return replace(self, root=factor * self.root)
+
     def _root(self) -> Array:
         return self.root
 
@@ -175,6 +179,9 @@ class ClassDraws(ClassGaussian):
     draws: Array
     loglik: Array  # (chains, draws) log pseudo-likelihood
     recorded: dict[str, Array] = field(default_factory=dict)  # (chains, draws) of what else was sampled
+
+    def times(self, factor: float) -> ClassDraws:
+        return replace(self, root=factor * self.root, draws=self.mean + factor * (self.draws - self.mean))
 
     @property
     def scale(self) -> Array:

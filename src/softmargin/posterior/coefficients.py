@@ -11,11 +11,12 @@ from scipy.special import ndtr, ndtri
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
+from softmargin.core.space import Root
 from softmargin.designs.standardize import Columns
 from softmargin.posterior.draws import CoefficientDraws
 from softmargin.rows.in_memory import Blocks, Cell
 from softmargin.solvers.coordinates import Coordinates
-from softmargin.solvers.low_rank import noise, quadratic, squares
+from softmargin.solvers.low_rank import enlarged, noise, quadratic, squares
 
 __all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "widened"]
 
@@ -79,6 +80,10 @@ class GaussianPosterior(Posterior):
         plain = isinstance(self.root, np.ndarray)
         root = np.ascontiguousarray(self.root[:size]) if plain else _LeadingRoot(self.root, size)
         return replace(self, mean=self.mean[:size], root=root)
+
+    def times(self, factor: float) -> GaussianPosterior:
+        """The same mean with standard deviations times ``factor``."""
+        return replace(self, root=enlarged(self.root, factor))
 
     def _variance(self, design: Design) -> Array:
         if self.basis is None:
@@ -164,6 +169,10 @@ class DrawsPosterior(GaussianPosterior):
         own = super().leading(size)
         return replace(self, mean=own.mean, root=own.root, draws=self.draws[..., :size])
 
+    def times(self, factor: float) -> DrawsPosterior:
+        draws = self.mean + factor * (self.draws - self.mean)
+        return replace(self, root=enlarged(self.root, factor), draws=draws)
+
     @property
     def scale(self) -> Array:
         """Draws (chains, draws) of the prior scale."""
@@ -197,50 +206,15 @@ class DrawsPosterior(GaussianPosterior):
         return {"mean": np.concatenate(([start], mean)), **self.in_blocks().spread(level)}
 
 
-@dataclass(frozen=True, eq=False)
-class _WideRoot:
-    """A structured root times a number."""
-
-    inner: Any
-    factor: float
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        shape: tuple[int, int] = self.inner.shape
-        return shape
-
-    def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
-        """Variances of the linear predictors of the rows lo..hi of a design."""
-        own = getattr(self.inner, "row_quad", None)
-        plain = design.row_quad(self.inner, lo, hi) if own is None else own(design, lo, hi)
-        return np.asarray(self.factor**2 * plain)
-
-    def squares(self) -> Array:
-        """Marginal variances."""
-        return np.asarray(self.factor**2 * squares(self.inner))
-
-    def quadratic(self, x: Array) -> float:
-        """``x' C x`` of the covariance C."""
-        return self.factor**2 * quadratic(self.inner, x)
-
-    def noise(self, rng: np.random.Generator, n: int) -> Array:
-        """Draws (n, size) of N(0, C)."""
-        return self.factor * noise(self.inner, rng, n)
-
-
 def widened(posterior: Any, factor: float) -> Any:
     """The posterior around the same mean with standard deviations times ``factor``; a point stays what it is."""
     if factor == 1.0 or not posterior.has_spread:
         return posterior
-    root = posterior.root
-    changes = {"root": factor * root if isinstance(root, np.ndarray) else _WideRoot(root, factor)}
-    if hasattr(posterior, "draws"):
-        changes["draws"] = posterior.mean + factor * (posterior.draws - posterior.mean)
-    return replace(posterior, **changes)
+    return posterior.times(factor)
 
 
 @dataclass(frozen=True, eq=False)
-class _LeadingRoot:
+class _LeadingRoot(Root):
     """The root of the first coefficients' covariance, from a structured one of all of them."""
 
     whole: Any

@@ -34,7 +34,7 @@ def _arviz() -> Any:
     return arviz
 
 
-def not_mixed(posteriors: Sequence[DrawsPosterior]) -> str:
+def not_mixed(posteriors: Sequence[Any]) -> str:
     """One sentence with the worst R-hat where chains disagree; nothing otherwise."""
     worst = max((float(np.nanmax(r_hat(each.draws), initial=0.0)) for each in posteriors), default=0.0)
     if worst <= _BAD_R_HAT:
@@ -94,7 +94,7 @@ def to_arviz(drawn: Sampled, names: list[str], inference: str) -> Any:
     coords = {"feature": names, **drawn.coords}
     attrs = {"inference_library": "softmargin", "inference": inference, "approximation": int(drawn.approximate)}
     groups = {"posterior": drawn.variables} | ({"sample_stats": drawn.stats} if drawn.stats else {})
-    if hasattr(arviz, "InferenceData"):
+    if int(arviz.__version__.split(".")[0]) < 1:
         data = arviz.from_dict(**groups, coords=coords, dims=drawn.dims, posterior_attrs=attrs)
     else:  # ArviZ 1: groups in one dictionary
         data = arviz.from_dict(groups, coords=coords, dims=drawn.dims)

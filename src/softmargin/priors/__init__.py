@@ -1,7 +1,7 @@
 """Priors on the coefficients, and hyperpriors on their scale."""
 
-from softmargin.core.parameters import Parameters
-from softmargin.core.prior import BoundPrior, Prior, PriorBase, PriorMessage, PriorState
+from softmargin.core.capabilities import Parameters
+from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
 from softmargin.priors.covariances import HalfTCovariance, InverseWishart
 from softmargin.priors.group_lasso import GroupLasso
@@ -13,7 +13,6 @@ from softmargin.priors.spike_slab import SpikeSlab
 from softmargin.priors.terms import TermPrior, Terms
 
 __all__ = [
-    "BoundPrior",
     "Bridge",
     "FixedScale",
     "GroupLasso",

@@ -13,6 +13,7 @@ from softmargin.core.array import Array
 from softmargin.core.precision import Coupled
 from softmargin.core.prior import PriorBase, PriorMessage, PriorState
 from softmargin.priors.covariances import CovariancePrior, FixedCovariance
+from softmargin.refusals import refused
 
 __all__ = ["BoundCovariance"]
 
@@ -81,10 +82,7 @@ class BoundCovariance(PriorBase):
 
     def mode(self, beta: Array) -> PriorMessage:
         if self.hyperprior.learned:
-            raise ValueError(
-                "the joint mode of random effects and their covariance degenerates; fix it at the values of a "
-                "variational fit, or use another inference."
-            )
+            raise ValueError(refused("no joint mode of a covariance"))
         return self._message(self.hyperprior.expect(self._squares(beta), self.groups))
 
     def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:

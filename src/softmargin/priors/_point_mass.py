@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sized
 from numbers import Real
 from typing import Any
+
+from softmargin.priors.scales import ScalePrior
 
 __all__ = ["check_point_mass"]
 
@@ -31,9 +34,9 @@ def check_point_mass(prior: Any, usual: float | str) -> None:
         raise ValueError(f"{name} scale must be a positive number or 'learn'; got {prior.scale!r}.")
     if isinstance(prior.always_include, str):
         raise ValueError(f"always_include must be a list of columns; write [{prior.always_include!r}].")
-    if not hasattr(prior.always_include, "__len__"):
+    if not isinstance(prior.always_include, Sized):
         raise ValueError(f"always_include must be a list of columns; got {prior.always_include!r}.")
-    if prior.hyperprior is not None and not hasattr(prior.hyperprior, "log_density"):
+    if prior.hyperprior is not None and not isinstance(prior.hyperprior, ScalePrior):
         raise ValueError(f"hyperprior must be HalfT, HalfCauchy, InverseGamma or None; got {prior.hyperprior!r}.")
     if not _positive(prior.intercept_scale):
         raise ValueError(f"intercept_scale must be a positive number; got {prior.intercept_scale!r}.")

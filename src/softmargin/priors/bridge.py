@@ -13,9 +13,9 @@ import numpy as np
 from scipy.special import hyp1f1
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.parameters import Parameters
-from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
+from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
+from softmargin.refusals import refused
 from softmargin.rows.variates import slice_step, tilted_stable
 
 __all__ = ["Bridge", "Lasso"]
@@ -27,7 +27,7 @@ _ALPHA_MIN = 0.2  # learned exponents stay above
 
 
 @dataclass(frozen=True)
-class Bridge(Parameters):
+class Bridge(Prior):
     """Bridge prior, density proportional to ``exp(-|beta/scale|^alpha)``.
 
     Parameters
@@ -54,7 +54,6 @@ class Bridge(Parameters):
     hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
-    isotropic = False
     selects = True  # modes have exact zeros
 
     def __post_init__(self) -> None:
@@ -72,7 +71,7 @@ class Bridge(Parameters):
         zero.
         """
         if classes > 1 and isinstance(self.alpha, str):
-            raise ValueError("alpha='learn' is for two classes; give alpha a number.")
+            raise ValueError(refused("learned exponent of classes"))
         alpha = 1.0 if isinstance(self.alpha, str) else float(self.alpha)
         learn_alpha = isinstance(self.alpha, str)
         posterior: Any
@@ -80,7 +79,7 @@ class Bridge(Parameters):
         if isinstance(self.scale, str):
             posterior = HalfT(1.0) if self.hyperprior is None else self.hyperprior
             at_mode = InverseGamma(2.0, 1.0) if self.hyperprior is None else self.hyperprior
-            at_mode = at_mode if hasattr(at_mode, "mode") else None
+            at_mode = at_mode if at_mode.offers("mode") else None
         else:
             posterior = at_mode = FixedScale(float(self.scale))
         return BoundBridge(free, self.intercept_scale**-2, posterior, at_mode, alpha, learn_alpha, classes, rows)
@@ -111,7 +110,7 @@ class BoundBridge(PriorBase):
     @property
     def only_draws(self) -> str:
         """Why this prior serves draws alone, or nothing."""
-        return "alpha='learn' needs draws: use inference='gibbs', or give alpha a number" if self.learn_alpha else ""
+        return refused("learned exponent without draws") if self.learn_alpha else ""
 
     @cached_property
     def _shrunk(self) -> Any:
@@ -144,7 +143,7 @@ class BoundBridge(PriorBase):
         return PriorMessage(precision, bound, {"scale": rho ** (-1.0 / self.alpha)})
 
     def start(self) -> PriorState:
-        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        scale = self.scale_prior.first
         values = {"scale": scale} | ({"alpha": self.alpha} if self.learn_alpha else {})
         return PriorState(np.where(self.free, self.flat, scale**-2), values)
 
@@ -186,10 +185,7 @@ class BoundBridge(PriorBase):
 
     def mode(self, beta: Array) -> PriorMessage:
         if self.mode_prior is None:
-            raise ValueError(
-                "the joint mode under a half-t or half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
-                "hyperprior, a fixed scale, or another inference."
-            )
+            raise ValueError(refused("no joint mode"))
         size = np.maximum(np.abs(beta[self._shrunk]), _SMALLEST)
         slope = np.minimum(self.alpha * size ** (self.alpha - 2.0), _LARGEST)
         # n rows hold at most n coefficients away from zero; the others say nothing about the scale

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Flags
+from softmargin.core.prior import Prior
 from softmargin.priors.terms import BoundTerms, Part
 
 __all__ = ["PriorByColumn"]
@@ -18,7 +19,7 @@ _WILD = "*?"
 
 
 @dataclass(frozen=True)
-class PriorByColumn:
+class PriorByColumn(Prior):
     """Priors by columns: ``{"age": Ridge(0.5), "gene_*": SpikeSlab(), ...: Ridge()}``.
 
     A key is the name or position of a column, a pattern with ``*`` or ``?``, the name of a factor or term whose columns
@@ -29,14 +30,12 @@ class PriorByColumn:
 
     entries: Mapping[Any, Any]  # keys as the user gave them, and prior objects
 
-    isotropic = False
-
-    def bind(self, free: Flags, rows: int | None = None) -> Any:
+    def bind(self, free: Flags, rows: int | None = None) -> Any:  # type: ignore[override]
         """Refuse: parts need to know which coefficients are whose."""
         raise ValueError("priors by column need columns; use them in BayesianSVC, BayesianSVR or Formula.")
 
     @property
-    def selects(self) -> bool:
+    def selects(self) -> bool:  # type: ignore[override]
         """Whether one of the priors can leave columns out."""
         return any(_selects(prior) for prior in self.entries.values())
 
@@ -97,7 +96,7 @@ class PriorByColumn:
 
 def _selects(prior: Any) -> bool:
     """Whether a prior as the user states it has point masses."""
-    return hasattr(prior, "always_include")
+    return bool(prior.point_masses)
 
 
 def _matched(key: Any, names: list[str], *, named: bool, exact: bool) -> Iterator[int]:

@@ -6,9 +6,10 @@ Each works from ``E``, the (expected) sum over m groups of ``u_g u_g'``, and m. 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import multigammaln
@@ -18,25 +19,28 @@ from softmargin.core.array import Array
 __all__ = ["CovariancePrior", "FixedCovariance", "HalfTCovariance", "InverseWishart"]
 
 
-class CovariancePrior(Protocol):
+class CovariancePrior(ABC):
     """What a hyperprior on a covariance matrix can do."""
 
-    @property
-    def learned(self) -> bool:
-        """Whether the matrix moves at all."""
+    learned: bool = True  # whether the matrix moves at all
 
+    @abstractmethod
     def expect(self, E: Array, m: int) -> tuple[Array, float]:
         """``E P`` under the optimal density, and the bound without its ``(m s/2) log 2 pi``."""
 
+    @abstractmethod
     def start(self, width: int) -> Array:
         """P to start from."""
 
+    @abstractmethod
     def draw(self, rng: np.random.Generator, E: Array, m: int, P: Array) -> Array:
         """A draw of P (or one invariant update)."""
 
+    @abstractmethod
     def log_density(self, S: Array) -> float:
         """Log density of the covariance, up to a constant."""
 
+    @abstractmethod
     def stretch(self, P: Array) -> Callable[[float], float]:
         """``t -> log density`` of the covariance times e^2t, in t, up to a constant."""
 
@@ -69,7 +73,7 @@ def _wishart(rng: np.random.Generator, df: float, rate: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class FixedCovariance:
+class FixedCovariance(CovariancePrior):
     """The covariance is the inverse of the given matrix."""
 
     P: Array  # its inverse
@@ -92,12 +96,11 @@ class FixedCovariance:
 
 
 @dataclass(frozen=True, eq=False)
-class InverseWishart:
+class InverseWishart(CovariancePrior):
     """Covariance inverse Wishart: density proportional to ``|S|^(-(df + s + 1)/2) exp(-tr(matrix S^-1)/2)``."""
 
     df: float
     matrix: Any
-    learned = True
 
     def __post_init__(self) -> None:
         matrix = np.asarray(self.matrix, dtype=float)
@@ -130,7 +133,7 @@ class InverseWishart:
 
 
 @dataclass(frozen=True)
-class HalfTCovariance:
+class HalfTCovariance(CovariancePrior):
     """Every standard deviation half-t(df, scale); with df = 2 every correlation is uniform.
 
     ``S | a ~ IW(df + s - 1, 2 df diag(1/a)), a_k ~ IG(1/2, 1/scale^2)``. Reference: Huang and Wand (2013), Simple
@@ -139,7 +142,6 @@ class HalfTCovariance:
 
     scale: float = 1.0
     df: float = 2.0
-    learned = True
 
     def __post_init__(self) -> None:
         if not (0 < self.scale < math.inf and 0 < self.df < math.inf):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.parameters import Parameters
-from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
+from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.bridge import BoundBridge, Lasso
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
+from softmargin.refusals import refused
 from softmargin.rows.variates import tilted_stable
 
 __all__ = ["BoundGroupLasso", "GroupLasso"]
@@ -25,7 +25,7 @@ _LARGEST = 1e16  # cap on a local precision
 
 
 @dataclass(frozen=True)
-class GroupLasso(Parameters):
+class GroupLasso(Prior):
     """Laplace prior on the length of each variable's coefficients over the classes: a variable is in or out for all.
 
     With m = k - 1 dimensions a variable, ``beta_j | omega_j ~ N(0, scale^2 omega_j)`` on the space of coefficients that
@@ -53,7 +53,6 @@ class GroupLasso(Parameters):
     hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
-    isotropic = False
     selects = True  # modes have exact zeros
 
     def __post_init__(self) -> None:
@@ -118,7 +117,7 @@ class BoundGroupLasso(PriorBase):
         return PriorMessage(self._precision(rho / length), bound, {"scale": 1.0 / rho})
 
     def start(self) -> PriorState:
-        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        scale = self.scale_prior.first
         return PriorState(self._precision(np.full(len(self._shrunk), scale**-2)), {"scale": scale})
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
@@ -129,10 +128,7 @@ class BoundGroupLasso(PriorBase):
 
     def mode(self, beta: Array) -> PriorMessage:
         if self.mode_prior is None:
-            raise ValueError(
-                "the joint mode under a half-t or half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
-                "hyperprior, a fixed scale, or another inference."
-            )
+            raise ValueError(refused("no joint mode"))
         # n rows hold at most n coefficients away from zero; the others say nothing about the scale
         n_free = dimensions(self.free, self.classes)
         seen = self._size if self.rows is None else min(self._size, max(self.rows - n_free, 1))

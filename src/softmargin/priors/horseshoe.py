@@ -12,8 +12,7 @@ import numpy as np
 from scipy.special import exp1, gammaln
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.parameters import Parameters
-from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
+from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma, ScalePrior, check_scale
 from softmargin.rows.variates import reciprocal_horseshoe, slice_step
 
@@ -24,7 +23,7 @@ _SMALLEST = 1e-290
 
 
 @dataclass(frozen=True)
-class Horseshoe(Parameters):
+class Horseshoe(Prior):
     """Horseshoe prior: heavy tails, an infinite spike at zero, one global scale.
 
     Its density has no mode other than zero, so it serves posteriors ("vb", "meanfield", "gibbs") and not "map".
@@ -42,8 +41,6 @@ class Horseshoe(Parameters):
     scale: float | str = "learn"
     hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
-
-    isotropic = False
 
     def __post_init__(self) -> None:
         check_scale("Horseshoe", self.scale, self.intercept_scale)
@@ -86,7 +83,7 @@ class BoundHorseshoe(PriorBase):
         return precision
 
     def start(self) -> PriorState:
-        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        scale = self.scale_prior.first
         return PriorState(self._precision(np.full(len(self._shrunk), scale**-2)), {"scale": scale})
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:

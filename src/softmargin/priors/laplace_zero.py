@@ -12,10 +12,10 @@ import numpy as np
 from scipy.special import betaln, digamma
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.parameters import Parameters
-from softmargin.core.prior import PriorBase, PriorState
+from softmargin.core.prior import Prior, PriorBase, PriorState
 from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
+from softmargin.refusals import refused
 from softmargin.rows.variates import slice_step, tilted_stable
 
 __all__ = ["BoundLaplaceZero", "LaplaceZero"]
@@ -27,7 +27,7 @@ _INCLUSION = 0.01
 
 
 @dataclass(frozen=True)
-class LaplaceZero(Parameters):
+class LaplaceZero(Prior):
     """Coefficients ``u = g v`` with ``g ~ Bernoulli(inclusion)`` and v Laplace, density ``exp(-|v|/scale)/(2 scale)``.
 
     Parameters
@@ -64,7 +64,8 @@ class LaplaceZero(Parameters):
     hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
 
-    isotropic = False
+    selects = True
+    point_masses = "Laplace"
 
     def __post_init__(self) -> None:
         check_point_mass(self, _INCLUSION)
@@ -84,9 +85,7 @@ class LaplaceZero(Parameters):
             Marks what ``always_include`` names; None reads it as positions among the coefficients that are not free.
         """
         if classes > 1:
-            raise ValueError(
-                "LaplaceZero is for two classes or pairs of them; use SpikeSlab or multi_class='pairwise'."
-            )
+            raise ValueError(refused("Laplace-zero of classes"))
         if always is None:
             always = np.zeros(len(free), dtype=bool)
             columns = np.flatnonzero(~free)
@@ -172,7 +171,7 @@ class BoundLaplaceZero(PriorBase):
 
     def start(self) -> PriorState:
         """Every coefficient in, local precisions at one."""
-        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        scale = self.scale_prior.first
         precision = self._with_free(np.full(len(self.free), scale**-2))
         return PriorState(precision, self.values(scale, float(len(self.shrunk)), 0.5))
 

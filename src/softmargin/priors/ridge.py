@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.parameters import Parameters
-from softmargin.core.prior import PriorBase, PriorMessage, PriorState, dimensions
+from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState, dimensions
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior, check_scale
+from softmargin.refusals import refused
 
 __all__ = ["Ridge"]
 
@@ -21,7 +21,7 @@ _LOG_2PI = math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
-class Ridge(Parameters):
+class Ridge(Prior):
     """Normal prior with a common standard deviation, fixed or learned.
 
     Parameters
@@ -67,8 +67,7 @@ class Ridge(Parameters):
         default = self.hyperprior is None
         posterior: Any = HalfT(1.0) if self.hyperprior is None else self.hyperprior
         at_mode: Any = InverseGamma(2.0, 1.0) if default else self.hyperprior
-        if not hasattr(at_mode, "mode"):
-            at_mode = None
+        at_mode = at_mode if at_mode.offers("mode") else None
         return BoundRidge(free, self.intercept_scale**-2, posterior, at_mode, rows, classes)
 
 
@@ -108,7 +107,7 @@ class BoundRidge(PriorBase):
         return PriorMessage(self._precision(tau), bound - 0.5 * (r + n_free) * _LOG_2PI, {"scale": tau**-0.5})
 
     def start(self) -> PriorState:
-        tau = self.scale_prior.scale**-2 if isinstance(self.scale_prior, FixedScale) else 1.0
+        tau = self.scale_prior.first**-2
         return PriorState(self._precision(tau), {"scale": tau**-0.5})
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
@@ -118,10 +117,7 @@ class BoundRidge(PriorBase):
 
     def mode(self, beta: Array) -> PriorMessage:
         if self.mode_prior is None:
-            raise ValueError(
-                "the joint mode under a half-t or half-Cauchy scale degenerates at zero; use InverseGamma(a, b) as the "
-                "hyperprior, a fixed scale, or another inference."
-            )
+            raise ValueError(refused("no joint mode"))
         # n rows see at most n directions; the others, at zero in the mode, say nothing about the scale
         r, n_free = self._sizes
         seen = r if self.rows is None else min(r, max(self.rows - n_free, 1))

@@ -7,14 +7,15 @@ Each works from two numbers: ``E``, the (expected) sum of squares of the coeffic
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from softmargin.core.parameters import Parameters
+from softmargin.core.capabilities import Parameters, Part, optional
 from softmargin.rows.variates import log_concave
 
 __all__ = ["FixedScale", "HalfCauchy", "HalfT", "InverseGamma", "ScalePrior", "check_scale"]
@@ -31,48 +32,65 @@ def check_scale(owner: str, scale: Any, intercept_scale: Any) -> None:
         raise ValueError(f"{owner} intercept_scale must be a positive number; got {intercept_scale!r}.")
 
 
-class ScalePrior(Protocol):
+class ScalePrior(Part, Parameters, ABC):
     """What a hyperprior on a scale can do.
 
     The plain methods are for normal coefficients. Those ending in ``power`` are for ``rho = nu^-kappa`` whose
     likelihood is ``rho^m exp(-rho e)``, as exponential-power coefficients give with energy e.
     """
 
-    @property
-    def learned(self) -> bool:
-        """Whether the scale moves at all."""
+    learned: bool = True  # whether the scale moves at all
 
+    @property
+    def first(self) -> float:
+        """Where it starts."""
+        return 1.0
+
+    @abstractmethod
     def expect(self, E: float, r: float) -> tuple[float, float]:
         """``E tau`` under the optimal density of tau, and the bound without its ``(r/2) log 2 pi``."""
 
+    @optional
     def mode(self, E: float, r: float) -> tuple[float, float]:
         """Conditional mode of tau, and the log joint density in tau there, without ``(r/2) log 2 pi``."""
+        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, rng: np.random.Generator, E: float, r: int, tau: float) -> float:
         """A draw of tau (or one invariant update from ``tau``)."""
 
+    @abstractmethod
     def log_density(self, log_scale: float) -> float:
         """Log density of log nu."""
 
+    @abstractmethod
     def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
         """``E rho`` and the log evidence ``log E[rho^m exp(-rho e)]`` under the hyperprior."""
 
+    @optional
     def mode_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
         """Mode of rho, and the log joint density in rho there."""
+        raise NotImplementedError
 
+    @abstractmethod
     def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:
         """A draw of nu (or one invariant update from ``scale``)."""
 
+    @abstractmethod
     def log_density_power(self, log_scale: float, kappa: float) -> float:
         """Log density of log nu where the hyperprior refers to ``nu^-kappa``."""
 
 
 @dataclass(frozen=True)
-class FixedScale(Parameters):
+class FixedScale(ScalePrior):
     """The scale is the given number."""
 
     scale: float
     learned = False
+
+    @property
+    def first(self) -> float:
+        return self.scale
 
     def expect(self, E: float, r: float) -> tuple[float, float]:
         tau = self.scale**-2
@@ -105,7 +123,7 @@ def _log1p_exp(x: float) -> float:
 
 
 @dataclass(frozen=True)
-class HalfT(Parameters):
+class HalfT(ScalePrior):
     """``nu`` half-t with ``df`` degrees of freedom, density proportional to ``(1 + nu^2/(df scale^2))^(-(df + 1)/2)``.
 
     Written as ``nu^2 | t ~ IG(df/2, df/t), t ~ IG(1/2, 1/scale^2)`` its mean-field densities have their joint fixed
@@ -114,7 +132,6 @@ class HalfT(Parameters):
 
     scale: float = 1.0
     df: float = 10.0
-    learned = True
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
@@ -218,12 +235,11 @@ class HalfCauchy(HalfT):
 
 
 @dataclass(frozen=True)
-class InverseGamma(Parameters):
+class InverseGamma(ScalePrior):
     """``nu^2 ~ IG(a, b)``, that is ``tau ~ Gamma(a, rate b)``."""
 
     a: float
     b: float
-    learned = True
 
     def __post_init__(self) -> None:
         if not (self.a > 0 and self.b > 0):

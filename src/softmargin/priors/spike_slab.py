@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array, Flags
-from softmargin.core.parameters import Parameters
-from softmargin.core.prior import PriorBase, PriorState
+from softmargin.core.prior import Prior, PriorBase, PriorState
 from softmargin.priors._point_mass import check_point_mass
 from softmargin.priors.ridge import BoundRidge
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
+from softmargin.refusals import refused
 
 __all__ = ["BoundSpikeSlab", "SpikeSlab"]
 
@@ -23,7 +23,7 @@ _EXCLUDED = 1e20  # precision reported for a coefficient that is out: finite, so
 
 
 @dataclass(frozen=True)
-class SpikeSlab(Parameters):
+class SpikeSlab(Prior):
     """Point mass at zero with probability 1 - inclusion, normal slab otherwise.
 
     ``gamma_j ~ Bernoulli(inclusion), beta_j = 0`` where ``gamma_j = 0``, ``beta_j ~ N(0, scale^2)`` where it is 1.
@@ -67,7 +67,8 @@ class SpikeSlab(Parameters):
     inclusion_prior: tuple[float, float] | None = None
     intercept_scale: float = 1e4
 
-    isotropic = False  # selection is about these columns, not about rotations of them
+    selects = True
+    point_masses = "normal"
 
     def __post_init__(self) -> None:
         check_point_mass(self, "learn")
@@ -155,7 +156,7 @@ class BoundSpikeSlab(PriorBase):
 
     has_mode = False
     point_masses = "normal"
-    only_draws = "a spike-and-slab prior needs draws: use inference='gibbs'"
+    only_draws = refused("spike-and-slab without draws")
 
     @cached_property
     def selectable(self) -> int:
@@ -178,7 +179,7 @@ class BoundSpikeSlab(PriorBase):
 
     def start(self) -> PriorState:
         """Every coefficient in, scale and inclusion where they are fixed or at central values."""
-        scale = self.scale_prior.scale if isinstance(self.scale_prior, FixedScale) else 1.0
+        scale = self.scale_prior.first
         pi = self.a / (self.a + self.b) if self.pi is None else self.pi
         return self.state(scale, pi, np.ones(len(self.free), dtype=bool))
 

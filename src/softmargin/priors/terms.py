@@ -69,7 +69,7 @@ class TermPrior:
 
 
 @dataclass(frozen=True)
-class Terms:
+class Terms(Prior):
     """A prior on the first coefficients and one ``TermPrior`` after another on those behind them."""
 
     fixed: Prior
@@ -112,8 +112,7 @@ class Terms:
             raise ValueError("terms of several classes have uncorrelated columns; use full=False.")
         number = np.arange(len(free)).reshape(classes, -1)
         where = number[:, :start].ravel()
-        fixed: Any = self.fixed
-        parts = [Part((), where, _NOWHERE, fixed.bind(free[where], rows, classes=classes), not free[where].all())]
+        parts = [Part((), where, _NOWHERE, self.fixed.bind(free[where], rows, classes=classes), not free[where].all())]
         for term in self.terms:
             for part in _parts(term, start, iter(())):
                 bound = replace(part.prior, free=np.zeros(term.groups * classes, dtype=bool), classes=classes)

@@ -2,8 +2,8 @@
 
 from softmargin.solvers.cg.solver import ConjugateGradients
 from softmargin.solvers.cholesky import Cholesky
-from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.coordinates import Coordinates, Solver
 from softmargin.solvers.dual import Dual
 from softmargin.solvers.gaussian import Gaussian
 
-__all__ = ["Cholesky", "ConjugateGradients", "Coordinates", "Dual", "Gaussian"]
+__all__ = ["Cholesky", "ConjugateGradients", "Coordinates", "Dual", "Gaussian", "Solver"]

@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from softmargin.core.array import Array
 from softmargin.core.precision import Coupled, Coupling
+from softmargin.core.space import Root
 from softmargin.designs.grouped import GroupedGram
 from softmargin.rows.compiled import njit
 from softmargin.solvers.full import Full
@@ -90,7 +91,8 @@ def _block_diagonal(blocks: Array) -> Any:
     return sp.bsr_matrix((blocks, np.arange(m), np.arange(m + 1))).tocsr()
 
 
-class ArrowRoot(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ArrowRoot(Root):
     """An arrowhead covariance, with the pieces that the variance of a row needs."""
 
     inverse: Array  # L_g^-1

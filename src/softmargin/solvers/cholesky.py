@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from softmargin.core.design import Design
-from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.coordinates import Coordinates, Solver
 
 __all__ = ["Cholesky"]
 
 
 @dataclass(frozen=True)
-class Cholesky:
+class Cholesky(Solver):
     """Factor ``X'WX + D`` of size q = number of coefficients; the choice for q up to about n."""
-
-    needs_prior = ()
 
     def coordinates(self, design: Design) -> Coordinates:
         """The coefficients as they are."""

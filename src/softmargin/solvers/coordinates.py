@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.capabilities import Part
 from softmargin.core.design import Design
+from softmargin.core.space import Space
 from softmargin.designs.dense import Dense
+from softmargin.solvers.full import Full
 
-__all__ = ["Coordinates"]
+__all__ = ["Coordinates", "Solver"]
 
 
 class Coordinates(NamedTuple):
@@ -24,6 +28,7 @@ class Coordinates(NamedTuple):
     design: Design
     basis: Array | None
     lead: int
+    space: Space = Full()  # where the coordinates lie, and how their Gaussian is held
 
     def mean(self, z: Array) -> Array:
         """Coefficients (..., q) of coordinates (..., r); the remainder has mean zero."""
@@ -51,3 +56,14 @@ class Coordinates(NamedTuple):
             return None
         share = 1.0 - np.einsum("ij,ij->i", self.basis, self.basis)
         return np.concatenate((np.zeros(self.lead), np.clip(share, 0.0, 1.0)))
+
+
+class Solver(Part, ABC):
+    """Chooses the coordinates in which the Gaussian of the coefficients is held."""
+
+    needs_prior: tuple[str, ...] = ()  # what it asks of the prior, see ``core.capabilities.require``
+    needs_design: tuple[str, ...] = ()  # and of the design
+
+    @abstractmethod
+    def coordinates(self, design: Design) -> Coordinates:
+        """The design in the coordinates that an engine works in, and how they relate to the coefficients."""

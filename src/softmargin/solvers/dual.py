@@ -9,7 +9,7 @@ from scipy.linalg import qr
 
 from softmargin.core.design import Design
 from softmargin.designs.dense import Dense
-from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.coordinates import Coordinates, Solver
 
 __all__ = ["Dual"]
 
@@ -17,7 +17,7 @@ _ROUNDING = 1e-12  # size of a direction, to the largest, that may be rounding o
 
 
 @dataclass(frozen=True)
-class Dual:
+class Dual(Solver):
     """Rotate the coefficients once so that only the r <= n directions which the rows see remain.
 
     With ``X' = W F'``, W orthonormal with r columns, the linear predictor is ``F z`` for ``z = W' beta``. A prior that

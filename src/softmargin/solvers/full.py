@@ -9,7 +9,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
-from softmargin.core.space import Normal
+from softmargin.core.space import Normal, Space
 from softmargin.solvers.gaussian import Gaussian
 from softmargin.solvers.low_rank import WideNormal
 from softmargin.solvers.woodbury import WoodburyGaussian
@@ -18,7 +18,7 @@ __all__ = ["Full"]
 
 
 @dataclass(frozen=True)
-class Full:
+class Full(Space):
     """Every value of the coefficients."""
 
     @property

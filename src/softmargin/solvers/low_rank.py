@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
+from softmargin.core.space import Root
 from softmargin.solvers.woodbury import WoodburyGaussian
 
 __all__ = ["WideNormal", "WideRoot", "enlarged", "noise", "quadratic", "squares"]
@@ -22,7 +23,7 @@ _LOG_2PI_E = 1.0 + math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
-class WideRoot:
+class WideRoot(Root):
     """A covariance ``C = grow^2 A^-1`` as the prior's diagonal minus what n rows have taken off; no matrix p x p.
 
     Over the slopes ``A^-1 = V - P'P + k k'/d`` with V diagonal, P n x p, k the coupling to the intercept and d its
@@ -174,10 +175,12 @@ def enlarged(root: Any, factor: float) -> Any:
     """The root of the covariance times the square of a factor."""
     if isinstance(root, np.ndarray):
         return factor * np.ascontiguousarray(root)
-    return root.enlarged(factor) if hasattr(root, "enlarged") else EnlargedRoot(root, factor)
+    own = isinstance(root, Root) and root.offers("enlarged")
+    return root.enlarged(factor) if own else EnlargedRoot(root, factor)
 
 
-class EnlargedRoot(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class EnlargedRoot(Root):
     """A structured root times a factor."""
 
     root: Any
@@ -190,10 +193,7 @@ class EnlargedRoot(NamedTuple):
 
     def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
         """Variances of the linear predictors of the rows lo..hi of a design."""
-        own = (
-            self.root.row_quad(design, lo, hi) if hasattr(self.root, "row_quad") else design.row_quad(self.root, lo, hi)
-        )
-        return np.asarray(self.factor**2 * own)
+        return np.asarray(self.factor**2 * self.root.row_quad(design, lo, hi))
 
     def squares(self) -> Array:
         """Marginal variances."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.space import Space
 from softmargin.designs.classes import ClassDesign, Index, helmert
 from softmargin.solvers._class_woodbury import ClassWoodbury
 from softmargin.solvers.gaussian import Gaussian
@@ -18,7 +19,7 @@ __all__ = ["FormedSumToZero", "LiftedGaussian", "SumToZero"]
 
 
 @dataclass(frozen=True, eq=False)
-class SumToZero:
+class SumToZero(Space):
     """Blocks beta_1, ..., beta_k with ``sum_r beta_r = 0``: ``beta = (A' kron I) theta``, A the Helmert contrast.
 
     The precision of theta is ``sum_r (a_r a_r') kron (X'W_r X + D_r)``, a_r the columns of A. Nothing depends on which

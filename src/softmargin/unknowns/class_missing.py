@@ -175,7 +175,7 @@ class ClassMissing(Missing):
         design, law = state
         patterns, own = design.patterns, _design(model)
         rows, F, log_det, X = _coordinates(design, law, seen.mean, seen.root, own.k)
-        face = getattr(model.loss, seen.face)
+        face = seen.of(model.loss)
         c, w, b = (_table(own, patterns, values) for values in (model.c, seen.message.w, seen.message.b))
         y = np.full(c.size, -1.0)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
-from softmargin.core.unknown import Seen
+from softmargin.core.unknown import Seen, Unknown
 from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Cells, Imputed, given_observed, predicted
 from softmargin.designs.missing_patterns import Patterns, missing_patterns, rotate, to_cells, to_coordinates, whiten
@@ -96,7 +96,7 @@ def first_guess(
 
 
 @dataclass(frozen=True)
-class Missing:
+class Missing(Unknown):
     """The missing entries of the rows, with a normal model of the covariates.
 
     With the mean-field engines every part is a coordinate ascent of one bound ``E log p - E log q``: algorithm 4 of
@@ -167,7 +167,7 @@ class Missing:
 
     def _refreshed(self, model: Model, state: MissingState, seen: Seen) -> Imputed:
         """The best densities of the entries."""
-        face = getattr(model.loss, seen.face)
+        face = seen.of(model.loss)
         return refreshed(face, model, seen.message, *state, seen.mean, seen.root, self.rounds)
 
     def _entries(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> Array:

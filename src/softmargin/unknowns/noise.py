@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
-from softmargin.core.unknown import Seen
+from softmargin.core.unknown import Seen, Unknown
 from softmargin.core.visits import Face, expected_bound
 from softmargin.rows.streams import Purpose
 from softmargin.rows.variates import slice_step
@@ -68,7 +68,7 @@ class NoiseDraw(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(Unknown):
     """What is known about the noise before the data.
 
     Parameters
@@ -90,8 +90,6 @@ class Noise:
     width_prior: _LogDensity | None = None
     unit: float = 1.0
     first: float | None = None
-
-    changes_rows = False
 
     @property
     def start_level(self) -> float:
@@ -223,10 +221,6 @@ class Noise:
         """The level, and the band where it is learned."""
         noted = {"noise": state.weight ** (-1.0 / state.loss.noise_power)}
         return noted if self.width_prior is None else noted | {"epsilon": state.loss.band}
-
-    def collector(self) -> None:
-        """Its numbers are all recorded."""
-        return
 
 
 def _largest(f: Callable[[float], float], low: float, high: float, tol: float = 1e-9) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorState
-from softmargin.core.unknown import Seen
+from softmargin.core.unknown import Seen, Unknown
 from softmargin.rows.streams import Purpose
 from softmargin.rows.variates import slice_step
 from softmargin.solvers.low_rank import squares
@@ -22,22 +22,16 @@ _FAR = 20.0  # no single move changes a standard deviation by more than e^20
 
 
 @dataclass(frozen=True)
-class TermScales:
+class TermScales(Unknown):
     """Standard deviations of the terms of a prior in parts; given these the terms' coefficients are normal.
 
     Engines that move between sets of columns take the terms as coefficients that are always in, with known precisions.
     Where the prior of the fixed effects has no point masses, the prior in parts learns them itself, and this is idle.
     """
 
-    changes_rows = False
-
     def start(self, model: Model) -> PriorState:
         """The terms where the prior starts."""
         return model.prior.start()
-
-    def drawn(self, state: PriorState) -> PriorState:
-        """The same."""
-        return state
 
     def apply(self, model: Model, state: PriorState) -> Model:
         """The fixed effects' own prior, with the terms behind it."""
@@ -77,17 +71,9 @@ class TermScales:
             state = PriorState(precision, state.values | part.named(own.values))
         return state, chain
 
-    def log_normalizer(self, model: Model, state: PriorState) -> float:
-        """The likelihood does not know them."""
-        return 0.0
-
     def noted(self, state: PriorState) -> dict[str, float]:
         """The standard deviations by the names of the terms."""
         return {name: value for name, value in state.values.items() if name not in ("scale", "size", "inclusion")}
-
-    def collector(self) -> None:
-        """They are all recorded."""
-        return
 
 
 def _together(

@@ -13,6 +13,7 @@ from scipy.linalg.lapack import dpstrf
 from sklearn.cluster import KMeans
 
 from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.designs.dense import Dense
 from softmargin.designs.kernel.features import KernelMap, rescaled
 from softmargin.designs.kernel.kernels import Kernel
@@ -144,7 +145,7 @@ def _rbf_slope(K: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Inducing:
+class Inducing(Design):
     """Features of rows that are computed block by block when needed; X may be a memory-mapped array."""
 
     map: InducingMap

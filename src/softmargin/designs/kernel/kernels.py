@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import pdist
+from sklearn.base import BaseEstimator
 from sklearn.gaussian_process.kernels import Kernel as KernelObject
 from sklearn.metrics.pairwise import (
     PAIRWISE_KERNEL_FUNCTIONS,
@@ -75,7 +76,7 @@ class Kernel:
             return np.diagonal(np.asarray(X, dtype=np.float64)).copy()
         if isinstance(self.form, str) and self.form in _POWER:
             return np.ones(X.shape[0])
-        if hasattr(self.form, "diag"):
+        if isinstance(self.form, KernelObject):
             return np.asarray(self.form.diag(X), dtype=np.float64)
         parts = [np.diagonal(self.matrix(X[lo : lo + _CHUNK])) for lo in range(0, X.shape[0], _CHUNK)]
         return np.concatenate(parts)
@@ -139,7 +140,7 @@ def resolve(kernel: Any, length_scale: float | str | None, X: Any, weight: Array
         return found.with_length(mean_distance(X, weight) if isinstance(length_scale, str | None) else length_scale)
     if not callable(kernel):
         raise ValueError(f"kernel must be a name, a kernel object or a function of two matrices; got {kernel!r}.")
-    own = kernel.get_params().get("length_scale") if hasattr(kernel, "get_params") else None
+    own = kernel.get_params().get("length_scale") if isinstance(kernel, (KernelObject, BaseEstimator)) else None
     if not isinstance(own, Real):
         return Kernel(kernel, None)
     found = Kernel(kernel, float(own))

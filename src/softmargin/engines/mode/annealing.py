@@ -17,7 +17,7 @@ def heated(model: Model, scale: float, temperature: float) -> Model:
 
     Row weights and the logarithm of the prior are divided by the temperature; nothing else changes.
     """
-    prior = model.prior.heated(scale, temperature)  # type: ignore[attr-defined]
+    prior = model.prior.heated(scale, temperature)
     return model.with_weight(model.c / temperature).with_prior(prior)
 
 

@@ -137,7 +137,7 @@ def _gap(rows: Rows, g: Array, slope: Array) -> float:
 
 def mode_engine(model: Model) -> type[Newton]:
     """The engine that finds the mode of a model under a convex penalty."""
-    return Descent if hasattr(model.blocks.design, "entries") else Newton
+    return Descent if model.blocks.design.offers("entries") else Newton
 
 
 def _rows_of(model: Model, penalty: Penalty) -> Rows:

@@ -116,7 +116,7 @@ class Newton:
         few = model.dimension != model.size or len(model.y) <= max(_ENOUGH, _RATIO * model.size)
         if few:
             return exact_mode(model, penalty, self.gap)
-        if near is None and len(model.y) > _MANY and hasattr(model.blocks.design, "pick"):
+        if near is None and len(model.y) > _MANY and model.blocks.design.offers("pick"):
             near = approach(model, penalty)[0]
         found, x = None, None
         if near is not None:

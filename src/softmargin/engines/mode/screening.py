@@ -105,8 +105,7 @@ def few_rows(model: Model, near: Flags, inside: Flags) -> tuple[Model, Any]:
             y.append(np.array([side]))
             c.append(np.array([total]))
     others = np.array(means).reshape(-1, model.size)
-    joined = getattr(design, "joined", None)  # sparse rows stay so where that is the sooner way
-    few = None if joined is None else joined(index, others)
+    few = design.joined(index, others) if design.offers("joined") else None  # sparse where that is the sooner way
     if few is None:
         few = Dense.plain(np.ascontiguousarray(np.concatenate((design.rows(index), others))))
     blocks = Blocks(few, np.concatenate(y), np.concatenate(c))

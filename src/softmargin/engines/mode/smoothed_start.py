@@ -16,7 +16,6 @@ from softmargin.core.model import Model
 from softmargin.core.rows import Kept
 from softmargin.core.space import Normal
 from softmargin.core.visits import Face, Messages, One, predictors
-from softmargin.designs.dense import Dense
 from softmargin.priors.penalty import Penalty
 
 __all__ = ["Near", "approach", "many_rows", "picked", "spread_rows", "thinned"]
@@ -54,7 +53,7 @@ class Near(NamedTuple):
 
 def many_rows(model: Model) -> bool:
     """Whether there are so many rows, and of such a kind, that a subsample of them is a good start."""
-    plain = isinstance(model.blocks.design, Dense) and not model.blocks.has_residual
+    plain = model.blocks.design.offers("single", "pick") and not model.blocks.has_residual
     sharp = model.loss.margin_slope > 0.0 and model.dimension == model.size
     return plain and sharp and model.n >= 2 * max(_ROWS, _RATIO * model.size)
 

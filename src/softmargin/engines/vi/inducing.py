@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from softmargin.core.array import Array
 from softmargin.core.loop import Outcome, run
 from softmargin.core.model import Model
-from softmargin.core.prior import BoundPrior
+from softmargin.core.prior import PriorBase
 from softmargin.core.space import Normal
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
 
@@ -40,7 +40,7 @@ class InducingModel(Model):
     the scale is learned around them. The bound is then exact for every scale.
     """
 
-    def with_prior(self, prior: BoundPrior) -> InducingModel:
+    def with_prior(self, prior: PriorBase) -> InducingModel:
         """The same rows under another prior, what the columns leave scaled by it."""
         design: Any = self.blocks.design
         return replace(
@@ -62,12 +62,12 @@ class Neighbour(NamedTuple):
         return engine.from_messages(model, self.w, self.b, D)
 
 
-def fixed_scale(prior: BoundPrior) -> bool:
+def fixed_scale(prior: PriorBase) -> bool:
     """Whether nothing is learned about the prior's scale."""
     return prior.stretch(prior.start()) is None
 
 
-def log_scale_density(prior: BoundPrior, scale: float) -> float:
+def log_scale_density(prior: PriorBase, scale: float) -> float:
     """Log density of the logarithm of a learned scale."""
     start, hyper = prior.start(), prior.stretch(prior.start())
     assert hyper is not None
@@ -80,7 +80,7 @@ def scale_terms(model: Model, q: Normal) -> tuple[float, int]:
     return float((q.mean**2 + q.var)[shrunk].sum()), int(shrunk.sum())
 
 
-def best_scale(prior: BoundPrior, square: float, shrunk: int, pressure: float, near: float) -> float:
+def best_scale(prior: PriorBase, square: float, shrunk: int, pressure: float, near: float) -> float:
     """Scale s at which the bound is largest for given coefficients.
 
     It maximises ``-r log s - E/(2 s^2) - s^2 R/2 + log p(log s)``, with E the expected sum of the ``shrunk`` r squares

@@ -11,6 +11,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from sklearn.utils import column_or_1d
 
 from softmargin.core.validation import labels_given
+from softmargin.estimators.formula._parsed import call_of, callee_of, components_of, level_of, nodes_below
 from softmargin.estimators.formula._rows import columns_of, frame_of, rows_of, said, values_of
 from softmargin.estimators.formula._safe import BOXES, REMEMBERING, Functions
 
@@ -26,7 +27,7 @@ class Response(NamedTuple):
 
 def response_of(terms: list[Any], data: Any, formula: str, y: Any) -> Response:
     """The response of every row: ``y`` where it is given, and otherwise what the left side makes of the data."""
-    if len(terms) != 1 or len(getattr(terms[0], "components", ())) != 1:
+    if len(terms) != 1 or len(components_of(terms[0])) != 1:
         _refuse_shape(formula)
     return _evaluated(terms[0], data, formula) if y is None else _given(terms[0], data, formula, y)
 
@@ -37,12 +38,12 @@ def response_later(term: Any, data: Any, formula: str, y: Any) -> Any:
     (component,) = term.components
     if y is not None:
         return _given(term, data, formula, y).values
-    if _unlearned(getattr(component, "call", None)):
+    if _unlearned(call_of(component)):
         raise ValueError(
             f"the response {term.name!r} of {formula!r} depends on the training rows, and the fit was given y instead; "
             "give y here too."
         )
-    level = getattr(component, "reference", None)
+    level = level_of(component)
     component.reference = None
     values = _evaluated(term, rows_of(data, columns_of(term), formula), formula).values
     return values if level is None else values.astype(str) == level  # which these rows may all lack
@@ -50,9 +51,8 @@ def response_later(term: Any, data: Any, formula: str, y: Any) -> Any:
 
 def _unlearned(part: Any) -> bool:
     """Whether a function that remembers the training rows has not seen them."""
-    inner = [*getattr(part, "args", ()), *getattr(part, "kwargs", {}).values()]
-    own = getattr(part, "callee", None) in REMEMBERING and part.stateful_transform is None
-    return own or any(map(_unlearned, inner))
+    own = callee_of(part) in REMEMBERING and part.stateful_transform is None
+    return own or any(map(_unlearned, nodes_below(part)))
 
 
 def _refuse_shape(formula: str) -> None:
@@ -78,7 +78,7 @@ def _evaluated(term: Any, rows: pd.DataFrame, formula: str) -> Response:
     if np.shape(values) != (len(rows),):
         _refuse_shape(formula)
     response = pd.Series(np.asarray(values), index=rows.index)
-    level = getattr(component, "reference", None)
+    level = level_of(component)
     if level is None:
         return Response(response, component.kind == "categoric" or _labels(response))
     known = {str(value): value for value in pd.unique(response)}
@@ -94,15 +94,16 @@ def _labels(values: Any) -> bool:
 def _given(term: Any, data: Any, formula: str, y: Any) -> Response:
     """The values of the left side that came with the rows; of a function of a column not the column itself."""
     (component,) = term.components
-    values = column_or_1d(labels_given(y if hasattr(y, "iloc") else np.asarray(y)))
-    level = getattr(component, "reference", None)
+    values = column_or_1d(labels_given(y if isinstance(y, (pd.Series, pd.DataFrame)) else np.asarray(y)))
+    level = level_of(component)
     if level is not None and not is_bool_dtype(values):
         raise ValueError(
             f"the response of {formula!r} is whether {component.name!r} is {level!r}; give y as True and False, or "
             "leave it out."
         )
-    boxed = hasattr(component, "call") and component.call.callee in BOXES
-    if hasattr(component, "call") and not boxed:
+    call = call_of(component)
+    boxed = call is not None and call.callee in BOXES
+    if call is not None and not boxed:
         _check_changed(term, data, formula, values)
     return Response(values, boxed or _labels(values))
 

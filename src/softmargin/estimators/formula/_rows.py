@@ -11,6 +11,8 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from softmargin.core.array import Array
+from softmargin.core.validation import is_polars, nullable_kind
+from softmargin.estimators.formula._parsed import call_of, callee_of, components_of
 from softmargin.estimators.formula._safe import BOXES
 from softmargin.estimators.formula._text import shortened
 
@@ -28,7 +30,7 @@ def frame_of(data: Any) -> pd.DataFrame:
     """The data as a pandas frame; text and enumerations of polars become labels, its missing values missing ones."""
     if isinstance(data, pd.DataFrame):
         return data
-    if not hasattr(data, "get_columns"):
+    if not is_polars(data):
         raise ValueError(f"a formula takes its columns from a pandas or polars DataFrame; got {type(data).__name__}.")
     return pd.DataFrame({column.name: _pandas(column) for column in data.get_columns()})
 
@@ -36,7 +38,7 @@ def frame_of(data: Any) -> pd.DataFrame:
 def _pandas(column: Any) -> Any:
     """A column of polars."""
     values = column.to_numpy()
-    ordered = getattr(column.dtype, "categories", None) if str(column.dtype).startswith("Enum") else None
+    ordered = column.dtype.categories if str(column.dtype).startswith("Enum") else None
     return values if ordered is None else pd.Categorical(values, list(ordered))
 
 
@@ -65,13 +67,13 @@ def _plain(column: Any) -> Any:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.remove_unused_categories().cat.as_ordered()  # formulae would sort them otherwise
     if is_numeric_dtype(column) and not isinstance(column.dtype, np.dtype):
-        return column.astype(float if column.isna().any() else getattr(column.dtype, "numpy_dtype", float))
+        return column.astype(float if column.isna().any() else nullable_kind(column) or float)
     return column.infer_objects() if column.dtype == object else column
 
 
 def check_labels(component: Any, rows: pd.DataFrame) -> None:
     """Refuse predictors that are neither numbers nor labels, and labels that are missing."""
-    boxed = hasattr(component, "call") and _unboxed(component.call)[1]
+    boxed = call_of(component) is not None and _unboxed(component.call)[1]
     for key in sorted(columns_of(component)):
         column = rows[key]
         if is_numeric_dtype(column) and not boxed:
@@ -83,13 +85,13 @@ def check_labels(component: Any, rows: pd.DataFrame) -> None:
                 "'missing' a label of its own."
             )
         labels = isinstance(column.dtype, pd.CategoricalDtype) or is_string_dtype(column) or is_numeric_dtype(column)
-        if not labels and not hasattr(component, "call"):
+        if not labels and call_of(component) is None:
             raise ValueError(f"the column {key!r} has {column.dtype}; make numbers or text of it first.")
 
 
 def values_of(component: Any, rows: pd.DataFrame) -> Any:
     """The values of a component, before they are coded."""
-    if not hasattr(component, "call"):
+    if call_of(component) is None:
         return rows[component.name]
     # formulae wants all levels that a box names in new rows too, so only its first argument is evaluated
     return _unboxed(component.call)[0].eval(rows, component.env)
@@ -98,7 +100,7 @@ def values_of(component: Any, rows: pd.DataFrame) -> Any:
 def _unboxed(expression: Any) -> tuple[Any, bool]:
     """What boxes, and braces around them, hold, and whether there was a box."""
     boxed = False
-    while getattr(expression, "callee", None) in (*BOXES, "I"):
+    while callee_of(expression) in (*BOXES, "I"):
         boxed = boxed or expression.callee != "I"
         expression = expression.args[0]
     return expression, boxed
@@ -140,5 +142,5 @@ def _product(a: Array, b: Array) -> Array:
 def forget(term: Any) -> None:
     """Drop the training rows that formulae keeps in its terms; levels and transformations stay."""
     term.data = None
-    for component in getattr(term, "components", ()):
+    for component in components_of(term):
         component.value = component._intermediate_data = None

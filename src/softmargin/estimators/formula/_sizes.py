@@ -7,6 +7,8 @@ from collections.abc import Callable
 from math import comb
 from typing import Any, NoReturn
 
+from softmargin.estimators.formula._parsed import nodes_below
+
 __all__ = ["check_arguments", "check_depth", "check_number", "check_power", "check_terms"]
 
 _WHOLE = 2**53  # integers up to here are exact as floats too
@@ -91,8 +93,7 @@ def check_depth(node: Any, formula: str) -> None:
 
 
 def _depth(node: Any) -> int:
-    parts = [getattr(node, name) for name in ("left", "right", "expression", "value") if hasattr(node, name)]
-    return 1 + max(map(_depth, [*parts, *getattr(node, "args", ())]), default=0)
+    return 1 + max(map(_depth, nodes_below(node)), default=0)
 
 
 def check_terms(node: Any, formula: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from softmargin.estimators.formula._memory import recall, remembered
+from softmargin.estimators.formula._parsed import components_of, level_of
 from softmargin.estimators.formula._response import Response, response_later, response_of
 from softmargin.estimators.formula._rows import check_labels, columns_of, forget, matrix, rows_of, said, values_of
 from softmargin.estimators.formula._safe import Functions, check_expression
@@ -182,10 +183,10 @@ def _evaluate(side: Any, rows: pd.DataFrame, formula: str) -> None:
     """Let formulae find out what the terms are with these rows, and how categorical ones are coded."""
     from formulae.environment import Environment
 
-    parts = [component for term in side.common_terms for component in getattr(term, "components", ())]
+    parts = [component for term in side.common_terms for component in components_of(term)]
     for component in parts:
         check_labels(component, rows)
-        if getattr(component, "reference", None) is not None:  # formulae would leave it out
+        if level_of(component) is not None:  # formulae would leave it out
             name, level = component.name, component.reference
             raise ValueError(f"{name}[{level!r}] is for a response; write {{{name} == {level!r}}} for a predictor.")
     try:
@@ -220,7 +221,7 @@ def _group_effects(
         if not slopes and not intercept:
             raise ValueError(f"the group term {bar} has no effects; write '(1 | g)' or '(0 + x | g)'.")
         for factor in factors.common_terms:
-            if not hasattr(factor, "components"):
+            if not components_of(factor):
                 raise ValueError(f"the group term {bar} has no groups; write a column after '|'.")
             _evaluate_groups(factor, rows, formula)
             key = tuple(_group_name(component.name, names) for component in factor.components)

@@ -26,6 +26,7 @@ from softmargin.models.classes.reader import ClassReader
 from softmargin.models.classes.scores import SumToZeroFit
 from softmargin.models.two_class import Recipe
 from softmargin.priors.ridge import Ridge
+from softmargin.refusals import refused
 from softmargin.rows.in_memory import Blocks, one_blas_thread
 from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full
@@ -153,19 +154,16 @@ def fit_crammer_singer(
 ) -> CrammerSingerFit:
     """Fit rows of k classes that count ``count`` times each and weigh ``weight``."""
     if recipe.inference not in _INFERENCES:
-        raise ValueError(
-            f"multi_class='crammer-singer' has inference 'map' and 'gibbs', not {recipe.inference!r}; choose one of "
-            "them, or multi_class='pairwise'."
-        )
+        raise ValueError(refused("scores by another inference", inference=repr(recipe.inference)))
     if not isinstance(recipe.prior, Ridge):
-        raise ValueError("multi_class='crammer-singer' has the ridge prior alone; use multi_class='sum-to-zero'.")
+        raise ValueError(refused("scores with another prior"))
     with one_blas_thread():
         base = coordinates_for(design_for(X, columns), recipe.prior, recipe.solver)
         free = np.tile(np.arange(base.design.shape[1]) < int(columns.intercept), k)
         rate = _RATE if isinstance(recipe.learning_rate, str) else float(recipe.learning_rate)
         blocks = Blocks(base.design, label, rate * weight, workers=workers)
         bound, loss = recipe.prior.bind(free, len(label) * (k - 1), classes=k), CrammerSinger()
-        model = ScoreModel(blocks, loss, bound, free, streams, Full(), label=label, k=k)  # type: ignore[arg-type]
+        model = ScoreModel(blocks, loss, bound, free, streams, Full(), label=label, k=k)
         readout = ScoreReadout(columns, base.basis, np.minimum(1.0, 1.0 / count), weight, label, k)
         try:
             settings = Settings(readout, callback=callback, **recipe.run)

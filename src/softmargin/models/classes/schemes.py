@@ -14,6 +14,7 @@ from softmargin.models.classes.pairwise import fit_pairwise
 from softmargin.models.classes.sum_to_zero import cost_table, fit_sum_to_zero
 from softmargin.models.random_effects.terms import coded
 from softmargin.models.two_class import Recipe, fit_two_classes
+from softmargin.refusals import refused
 
 __all__ = ["SCHEMES", "fit_classes"]
 
@@ -62,17 +63,17 @@ def _joint(
     task: dict[str, Any],
 ) -> Any:
     """One model of all classes."""
-    name = f"multi_class={scheme!r}"
+    name = {"scheme": f"multi_class={scheme!r}"}
     if recipe.effects and scheme != "sum-to-zero":
-        raise ValueError(f"{name} has no random effects; use multi_class='pairwise' or 'sum-to-zero'.")
+        raise ValueError(refused("scores of groups", **name))
     if recipe.incomplete and scheme != "sum-to-zero":
-        raise ValueError(f"{name} does not take missing values; use multi_class='pairwise' or 'sum-to-zero'.")
+        raise ValueError(refused("scores of incomplete rows", **name))
     if recipe.inference == "svi" and scheme != "sum-to-zero":
-        raise ValueError(f"{name} is not fitted by batches; use multi_class='pairwise' or 'sum-to-zero'.")
+        raise ValueError(refused("scores by batches", **name))
     if not recipe.loss.margin_slope:
-        raise ValueError(f"{name} is for likelihood='hinge'; use multi_class='pairwise'.")
+        raise ValueError(refused("other losses of classes", **name))
     if scheme == "sum-to-zero":
         return fit_sum_to_zero(recipe, X, index, count, weight, columns, costs, k, **task)
     if costs is not None:
-        raise ValueError(f"{name} has no costs; use multi_class='sum-to-zero'.")
+        raise ValueError(refused("scores with costs", **name))
     return fit_crammer_singer(recipe, X, index, count, weight, columns, k, **task)

@@ -31,6 +31,7 @@ from softmargin.models.random_effects.terms import coded
 from softmargin.models.two_class import Recipe
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.terms import Terms
+from softmargin.refusals import refused
 from softmargin.rows.in_memory import Blocks, one_blas_thread
 from softmargin.rows.streams import Streams
 from softmargin.solvers.sum_to_zero import SumToZero
@@ -173,11 +174,12 @@ def _composed(
         reason, way = "multi_class='sum-to-zero'", "use multi_class='pairwise'"
         base: Any = as_columns(design_for(X.X, columns), parts, terms, reason, way, copies=k - 1)
     else:
-        base, basis, _ = coordinates_for(design_for(X, columns), prior, solver)
+        found = coordinates_for(design_for(X, columns), prior, solver)
+        base, basis = found.design, found.basis
     design: Any = ClassDesign.of(base, weights)
     free, known = design.free, sum(term.prior.size for term in terms)
     own = free.reshape(k, -1)[:, : base.shape[1] - known]
-    if hasattr(prior, "always_include"):
+    if prior.point_masses:
         always = always_mask(prior.always_include, columns, recipe.names)
         bound = prior.bind(own[0], len(data.response), always=always, classes=k)
     else:
@@ -197,8 +199,5 @@ def _composed(
 def _of_classes(prior: Any) -> Any:
     """The prior's ``bind``, refused where it knows of one block of coefficients only."""
     if "classes" not in signature(prior.bind).parameters:
-        raise ValueError(
-            f"{type(prior).__name__}.bind(free, rows) does not take classes=k, the blocks of coefficients that "
-            "multi_class='sum-to-zero' has; write it, or use multi_class='pairwise'."
-        )
+        raise ValueError(refused("a prior of one block", prior=type(prior).__name__))
     return prior.bind

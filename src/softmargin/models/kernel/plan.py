@@ -46,5 +46,5 @@ def merged(plan: Plan, rows: R, response: Array, *summed: str) -> tuple[R, Any]:
     if plan.precomputed:
         return rows, np.arange(len(response))
     first, inverse = copies(rows.X, response)
-    sums = {name: np.bincount(inverse, getattr(rows, name), len(first)) for name in summed}
+    sums = {name: np.bincount(inverse, vars(rows)[name], len(first)) for name in summed}
     return replace(rows.take(first), **sums), inverse

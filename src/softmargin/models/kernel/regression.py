@@ -236,7 +236,8 @@ def fit_kernel_regression(
             settings = Settings(rows.readout(len(features.lower), units), callback=callback, **plan.run)
             found = _Done(features, INFERENCES[plan.inference](model, settings, None), settled.start)
     base, fit = rows.base(found.start), found.fit
-    held = fit.held._replace(**{name: getattr(fit.held, name)[inverse] for name in ("f", "v", "log_density")})
+    left = fit.held
+    held = left._replace(f=left.f[inverse], v=left.v[inverse], log_density=left.log_density[inverse])
     fit = fit._replace(held=held, scale=units.spread * base * fit.scale)
     own: dict[str, Any] = {"units": units, "likelihood": found.start.likelihood, "record": settled.record}
     return KernelRegression(fit, map=found.features, base=base, **own)

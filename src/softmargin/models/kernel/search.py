@@ -103,7 +103,7 @@ class KernelRows:
     def take(self, index: Any) -> KernelRows:
         """Some of the rows."""
         at = None if self.at is None else self.at[index]
-        own = {name: getattr(self, name)[index] for name in ("X", "sign", "count", "weight")}
+        own = {"X": self.X[index], "sign": self.sign[index], "count": self.count[index], "weight": self.weight[index]}
         return replace(self, at=at, **own)
 
 

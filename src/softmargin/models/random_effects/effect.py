@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.core.validation import plain_list
+from softmargin.priors.covariances import CovariancePrior
+from softmargin.priors.scales import ScalePrior
+
 __all__ = ["RandomEffect", "Smooth"]
 
 _COVARIANCES = ("full", "diagonal")
@@ -20,7 +24,7 @@ def _names(what: str, value: Any) -> tuple[Any, ...]:
     wanted = f"{what} must be names or positions of columns of X"
     if isinstance(value, np.ndarray) and (value.ndim > 1 or value.dtype.kind not in "iuUO"):
         raise ValueError(f"{wanted}; got an array of values.")
-    value = value.tolist() if hasattr(value, "tolist") else value
+    value = plain_list(value)
     names = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     for name in names:
         if name is None or isinstance(name, bool) or not isinstance(name, Hashable):
@@ -43,11 +47,11 @@ def _check_scale(what: str, scale: Any) -> None:
 
 def _check_hyperprior(what: str, hyperprior: Any, joint: bool) -> None:
     wanted, names = (
-        ("start", "HalfTCovariance or InverseWishart")
+        (CovariancePrior, "HalfTCovariance or InverseWishart")
         if joint
-        else ("expect_power", "HalfT, HalfCauchy or InverseGamma")
+        else (ScalePrior, "HalfT, HalfCauchy or InverseGamma")
     )
-    if hyperprior is not None and not hasattr(hyperprior, wanted):
+    if hyperprior is not None and not isinstance(hyperprior, wanted):
         kind = "a full covariance" if joint else "a standard deviation"
         raise ValueError(f"{what} hyperprior of {kind} must be {names}; got {hyperprior!r}.")
 
@@ -88,8 +92,8 @@ class RandomEffect:
     hyperprior: Any = None
 
     def __post_init__(self) -> None:
-        for name in ("group", "slopes"):
-            object.__setattr__(self, name, _names(f"RandomEffect {name}", getattr(self, name)))
+        for name, value in (("group", self.group), ("slopes", self.slopes)):
+            object.__setattr__(self, name, _names(f"RandomEffect {name}", value))
         if not self.group:
             raise ValueError("RandomEffect needs the name of the column that holds the groups.")
         if not isinstance(self.covariance, str) or self.covariance not in _COVARIANCES:
@@ -144,6 +148,11 @@ class Smooth:
             raise ValueError(f"Smooth knots must be a positive integer; got {self.knots!r}.")
         _check_scale("Smooth", self.scale)
         _check_hyperprior("Smooth", self.hyperprior, False)
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """Columns that hold groups: none."""
+        return ()
 
     @property
     def name(self) -> str:

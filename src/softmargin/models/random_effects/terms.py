@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from softmargin.core.array import Array
+from softmargin.core.validation import dimensions_of, is_frame
 from softmargin.designs.grouped import GroupTerm
 from softmargin.designs.splines import FEWEST, Spline, middle_share
 from softmargin.designs.standardize import Columns
 from softmargin.exceptions import DataWarning, warn_user
 from softmargin.models.random_effects.effect import RandomEffect, Smooth
 from softmargin.models.random_effects.labels import combined, flat, levels_of, positions
+from softmargin.priors.scales import ScalePrior
 from softmargin.priors.terms import TermPrior
 
 __all__ = ["GROUPS", "Coded", "Labelled", "coded", "effects_of", "separated", "warn_of_groups"]
@@ -48,7 +51,7 @@ def effects_of(wanted: Any, groups: bool) -> tuple[Any, ...]:
         wanted = ()
     if isinstance(wanted, (str, Integral, RandomEffect, Smooth)):
         wanted = (wanted,)
-    if not isinstance(wanted, (list, tuple, np.ndarray, pd.Index)) or getattr(wanted, "ndim", 1) != 1:
+    if not isinstance(wanted, (list, tuple, np.ndarray, pd.Index)) or dimensions_of(wanted) != 1:
         raise ValueError(
             "random_effects must be the name or position of a grouping column, a RandomEffect, a Smooth or a list of "
             f"these; got {wanted!r}."
@@ -61,6 +64,10 @@ def effects_of(wanted: Any, groups: bool) -> tuple[Any, ...]:
     if twice:
         raise ValueError(f"random_effects names {twice[0]!r} more than once; put its slopes into one RandomEffect.")
     return tuple(effects)
+
+
+def _is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
 
 
 def _keys(effects: Sequence[Any]) -> list[Any]:
@@ -78,8 +85,8 @@ def separated(X: Any, effects: Sequence[Any], groups: Any) -> Labelled:
         raise ValueError("groups were not part of the fit; leave them out, or fit with groups.")
     if not effects:
         return Labelled(X, {})
-    plain = X if hasattr(X, "columns") else X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
-    called = list(plain.columns) if hasattr(plain, "columns") else list(range((*plain.shape, 0)[1]))
+    plain: Any = X if is_frame(X) else X.tocsr() if _is_sparse(X) else np.asarray(X)
+    called = list(plain.columns) if is_frame(plain) else list(range((*plain.shape, 0)[1]))
     labels: dict[Any, Any] = {}
     for key in keys:
         if key == GROUPS and groups is not None:
@@ -87,15 +94,15 @@ def separated(X: Any, effects: Sequence[Any], groups: Any) -> Labelled:
         elif key in called:
             if called.count(key) > 1:
                 raise ValueError(f"X has several columns {key!r}; give each a name of its own.")
-            column = plain[key] if hasattr(plain, "columns") else _column(plain, key)
+            column = plain[key] if is_frame(plain) else _column(plain, key)
             labels[key] = np.asarray(column, dtype=object)
         elif key != GROUPS:  # new rows without groups are all from groups not seen before
-            raise ValueError(_lacking(key, called, frame=hasattr(X, "columns")))
+            raise ValueError(_lacking(key, called, frame=is_frame(X)))
     inside = [key for key in labels if not (key == GROUPS and groups is not None)]
     left = [name for name in called if name not in inside]
     if not inside:
         return Labelled(X, labels, tuple(left))
-    if hasattr(plain, "columns") and not all(isinstance(name, int) for name in left):
+    if is_frame(plain) and not all(isinstance(name, int) for name in left):
         return Labelled(plain[left], labels, tuple(left))
     return Labelled(_numbered(plain, left), labels, tuple(left))
 
@@ -113,9 +120,9 @@ def warn_of_groups(keys: Sequence[Any], rows: Labelled) -> None:
 def _numbered(X: Any, left: list[int]) -> Any:
     """These columns of an array, or of a frame with numbers for names, under names that tell their numbers."""
     names = [f"x{number}" for number in left]
-    if hasattr(X, "columns"):
+    if is_frame(X):
         return X[left].set_axis(names, axis=1)
-    if hasattr(X, "tocsr"):
+    if _is_sparse(X):
         sparse: Any = pd.DataFrame.sparse
         return pd.DataFrame(sparse.from_spmatrix(X[:, left], columns=names))
     return pd.DataFrame(X[:, left], columns=names)
@@ -132,7 +139,7 @@ def _lacking(key: Any, called: list[Any], frame: bool) -> str:
 
 
 def _column(X: Any, place: int) -> Any:
-    return X[:, [place]].toarray().ravel() if hasattr(X, "tocsr") else np.asarray(X)[:, place]
+    return X[:, [place]].toarray().ravel() if _is_sparse(X) else np.asarray(X)[:, place]
 
 
 def _place(key: Any, names: tuple[Any, ...], effect: str) -> int:
@@ -182,7 +189,7 @@ class _Groups:
             return TermPrior(self.labels, len(self.levels), 1.0)
         full = self.effect.covariance == "full" and self.effect.scale == "learn"
         hyperprior = self.effect.hyperprior
-        if len(self.labels) == 1 and not hasattr(hyperprior, "expect_power"):
+        if len(self.labels) == 1 and not isinstance(hyperprior, ScalePrior):
             hyperprior = None  # that of a covariance, of which one standard deviation is left
         return TermPrior(self.labels, len(self.levels), self.effect.scale, hyperprior, full)
 

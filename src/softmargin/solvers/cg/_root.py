@@ -10,6 +10,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
+from softmargin.core.space import Root
 
 __all__ = ["PROBES", "CGRoot"]
 
@@ -19,7 +20,7 @@ _OFF = 0.1  # error of the standard deviations that calls for a notice; the draw
 
 
 @dataclass(frozen=True, eq=False)
-class CGRoot:
+class CGRoot(Root):
     """The covariance of a ``CGNormal``; variances of rows that were not fitted, and of coefficients, by fixed draws."""
 
     normal: Any  # a ``CGNormal``
@@ -43,7 +44,7 @@ class CGRoot:
         return kept, taken
 
     @cached_property
-    def notice(self) -> str:
+    def notice(self) -> str:  # type: ignore[override]
         """What is to say where the sketch leaves so much out that standard deviations of the fitted rows are wrong."""
         normal = self.normal
         if not normal.space.sketch.own.any():

@@ -11,10 +11,11 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
-from softmargin.designs.sparse import Implicit, Sparse
+from softmargin.designs.sparse import Implicit
+from softmargin.refusals import refused
 from softmargin.solvers.cg._root import CGRoot
 from softmargin.solvers.cg._sketch import RowGaussian, Sketch
-from softmargin.solvers.coordinates import Coordinates
+from softmargin.solvers.coordinates import Coordinates, Solver
 from softmargin.solvers.full import Full
 from softmargin.solvers.row_span import span_of
 
@@ -32,7 +33,7 @@ _LOG_2PI_E = 1.0 + math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
-class ConjugateGradients:
+class ConjugateGradients(Solver):
     """Products with a sparse X alone: for rows and columns that are both too many for a dense matrix.
 
     Solves and draws are exact to ``TOLERANCE``. Variances of the training rows and the log determinant, which the
@@ -40,13 +41,14 @@ class ConjugateGradients:
     """
 
     needs_prior = ("isotropic",)
+    needs_design = ("implicit",)
 
     def coordinates(self, design: Design) -> Coordinates:
         """The coefficients as they are, on a design that keeps row weights in place of a Gram matrix."""
-        if not isinstance(design, Sparse):
-            raise ValueError("solver='cg' works on a sparse X; convert it with scipy.sparse.csr_matrix, or use 'auto'.")
-        implicit = Implicit(design.X, design.shift, design.scale, design.intercept)
-        return Coordinates(implicit, None, int(design.intercept))
+        if not design.offers("implicit"):
+            raise ValueError(refused("products of dense columns"))
+        implicit: Any = design.implicit()
+        return Coordinates(implicit, None, int(design.intercept), Iterative(implicit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,9 @@ class Iterative(Full):
     """Every value of the coefficients, none of them with a matrix of its own."""
 
     design: Implicit
+
+    accuracy = 1e-5  # on the safe side of ``SHARP``
+    uneven = False
 
     @property
     def exchanges(self) -> bool:
