@@ -207,8 +207,11 @@ class Blocks:
         def gather(block: Block, answer: Any) -> Any:
             vectors, sums = answer
             for place, part in enumerate(vectors):
-                if part is not None:  # setdefault is atomic, so threads fill one array
-                    gathered.setdefault(place, np.empty(self.shape[0]))[block.lo : block.hi] = part
+                if part is None:
+                    continue
+                if place not in gathered:  # of two threads that come at once, setdefault takes the array of one
+                    gathered.setdefault(place, np.empty(self.shape[0]))
+                gathered[place][block.lo : block.hi] = part
             return type(vectors), len(vectors), sums
 
         answers = self._visited(visit, small, kept, gather)

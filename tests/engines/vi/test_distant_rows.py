@@ -14,6 +14,7 @@ from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.stochastic import SVI
 from softmargin.losses import Hinge, Logit
 from softmargin.priors import Lasso, Ridge
+from softmargin.rows.in_memory import Blocks
 
 N = 19_500  # ten cells, the last one short
 
@@ -53,6 +54,22 @@ def test_rows_held_apart_give_the_same_bits(rows, name):
             np.testing.assert_array_equal(own, other)
         del found
         assert not any(holder.kept for holder in there.holders)  # nothing stays that no state asks for
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("options", [{"n_blocks": 3}, {"n_blocks": 10, "workers": 2}], ids=["blocks", "threads"])
+def test_blocks_and_threads_in_memory_give_the_same_bits(rows, name, options):
+    engine, parts = ENGINES[name]
+    here = problem(rows, **parts)
+    blocks = Blocks(here.blocks.design, here.y, here.c, **options)
+    try:
+        found = run(engine, replace(here, blocks=blocks), max_iter=3)
+    finally:
+        blocks.close()
+    wanted = run(engine, here, max_iter=3)
+    assert found.trace == wanted.trace
+    for own, other in zip(found.state.rows.fetch(), wanted.state.rows.fetch(), strict=True):
+        np.testing.assert_array_equal(own, other)
 
 
 @pytest.mark.parametrize("engine", [GaussianVI(), MeanField(), EM()], ids=lambda engine: type(engine).__name__)
