@@ -33,6 +33,7 @@ _NEAR = 0.7  # share of the most points from which the most are taken
 _GAIN = 0.004  # fall of the leave-one-out objective, in units of ``_unit``, from which more points are tried
 _NOTHING = 0.02  # share of the predictors' variance left undetermined for which more points are not tried
 _ROUGH = 1e-4  # tolerance of fits that are compared
+_ROUGHER = 1e-3  # of those that more points may follow
 _LEARNED = 2  # numbers of points for which the scale is learned; it hardly changes from there on
 _KEPT = 20_000  # rows, at most, that the link is fitted on
 
@@ -140,7 +141,8 @@ class _Doubling:
             start, learns = messages_at(rows, machine_of(rows, before, self.base), self.base), False
         if before is not None and not learns:
             model = replace(model, prior=model.prior.at_scale(before.scale))
-        level = fit_level(rows, features, model, state=start, **self.run)
+        run = self.run if last else self.run | {"tol": max(self.run["tol"], _ROUGHER)}
+        level = fit_level(rows, features, model, state=start, **run)
         value = {"n_inducing": features.size, **settled.record.taken}
         settled.record.add(value, "leave-one-out", level.held.loo.objective, np.nan, time.process_time() - begun)
         return level
