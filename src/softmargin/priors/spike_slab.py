@@ -224,7 +224,7 @@ class BoundSpikeSlab(PriorBase):
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
         """``t -> log p(e^t beta)``; a coordinate at zero takes back the factor e^t that a move of all would count."""
         half = 0.5 * float(self.slab_precision(state.values["scale"]) @ (beta * beta))
-        out = len(beta) - int(np.count_nonzero(beta))
+        out = int(np.count_nonzero((beta == 0.0) & ~self.free))
         return lambda t: -half * math.exp(2.0 * t) - out * t
 
     def at_scale(self, scale: float) -> BoundSpikeSlab:
