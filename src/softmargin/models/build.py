@@ -19,6 +19,7 @@ from softmargin.designs.sparse import Sparse
 from softmargin.designs.standardize import Columns, design_for, standardize
 from softmargin.models.prior_choice import PRIORS, always_mask
 from softmargin.priors.by_column import PriorByColumn
+from softmargin.priors.scaled import Scaled
 from softmargin.refusals import refused
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
@@ -161,6 +162,8 @@ def bound_prior(prior: Any, free: Any, columns: Columns, rows: int, names: Any) 
     """The prior on given coefficients, names of columns resolved."""
     if isinstance(prior, PriorByColumn):
         return prior.of_columns(free, rows, columns, names)
+    if isinstance(prior, Scaled):
+        return prior.of_columns(free, rows, columns.keep, columns.n_features)
     if not prior.point_masses:
         return checked(prior, prior.bind(free, rows))
     return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))
