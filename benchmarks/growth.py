@@ -19,7 +19,7 @@ from benchmarks import common
 from softmargin.core.model import Model
 from softmargin.designs.standardize import design_for, standardize
 from softmargin.engines.sampling.gibbs import gibbs as gibbs_chains
-from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.sampling.hmc.hmc import hmc as hmc_chains
 from softmargin.engines.sampling.hmc.rows import Trajectory, rows_for
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses.hinge import Hinge
@@ -72,7 +72,7 @@ def gibbs(model: Model) -> float:
 
 def hmc(model: Model) -> float:
     """A leapfrog step of four chains that looks at all rows."""
-    state = HMC(chains=4).init(model)
+    state = hmc_chains(model).init(model)[0].own["hmc"]
     rows, noise, seconds = rows_for(model, model.blocks.row_quad(state.plan.root)), state.noise, []
     for steps in FEW, MANY:
         path = Trajectory(noise.momentum[:1], noise.theta[:1], noise.uniform[:1], NONE, NONE, steps, state.plan.kappa)

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")  # NUTS on one thread too
+from functools import partial
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -22,8 +23,9 @@ from benchmarks import common
 from softmargin.core.loop import Outcome, run
 from softmargin.core.model import Model
 from softmargin.designs import Dense
+from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import gibbs
-from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.sampling.hmc.hmc import hmc
 from softmargin.losses import Hinge
 from softmargin.priors import Lasso, Ridge
 from softmargin.rows.in_memory import Blocks
@@ -67,6 +69,7 @@ def sample(X: Any, y: Any, prior: Any, engine: Any, warmup: int, draws: int, see
     model = Model(
         Blocks(Dense.plain(X), y, np.ones(len(y))), Hinge(), prior.bind(free), free, Streams((seed, 0)), Full()
     )
+    engine = engine if isinstance(engine, Chains) else engine(model)
     kept = np.empty((draws, engine.chains, X.shape[1]))
     outcome = Outcome(None)
 
@@ -143,7 +146,9 @@ def compare(name: str, X: Any, y: Any, prior: str, size: float, masses: tuple[bo
     some = int(2000 * size * large)
     found = {}
     for chains, draws in ((4, 2 * some), (16, some)):
-        found[f"hmc, {chains} chains"] = sample(X, y, PRIORS[prior], HMC(chains=chains), 50, draws, seed=chains)
+        found[f"hmc, {chains} chains"] = sample(
+            X, y, PRIORS[prior], partial(hmc, chains=chains), 50, draws, seed=chains
+        )
     found["gibbs"] = sample(X, y, PRIORS[prior], gibbs(chains=4), some // 5, some, seed=1)
     found["gibbs, plain"] = sample(X, y, PRIORS[prior], gibbs(chains=4, scale_moves=False), some // 5, some, seed=2)
     peer = 0.0
@@ -175,7 +180,7 @@ def main() -> None:
     with common.one_thread():
         X, y = common.simulated(60, 3, 0)
         for prior in PRIORS.values():  # compile
-            for engine in (HMC(chains=1), gibbs(chains=1)):
+            for engine in (partial(hmc, chains=1), gibbs(chains=1)):
                 sample(X, y, prior, engine, 1, 10, 0)
         for name, (X, y) in chosen.items():
             for prior in PRIORS:

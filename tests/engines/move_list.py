@@ -15,6 +15,7 @@ from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorState
 from softmargin.engines.sampling.crammer_singer import ClassByClass, ScoreModel
+from softmargin.engines.sampling.hmc.hmc import Trajectories
 from softmargin.engines.sampling.moves.axes import AxisMoves
 from softmargin.engines.sampling.moves.coefficients import Coefficients, Predictors
 from softmargin.engines.sampling.moves.interweave import Interweave, InterweaveParts
@@ -30,7 +31,7 @@ from softmargin.engines.selection.tally import Count, Tally
 from softmargin.engines.selection.tempering import Tempered
 from softmargin.losses import Logit, Squared
 from softmargin.losses.crammer_singer import CrammerSinger
-from softmargin.priors import HalfT, LaplaceZero, Lasso, Ridge, SpikeSlab
+from softmargin.priors import HalfT, Horseshoe, LaplaceZero, Lasso, Ridge, SpikeSlab
 from softmargin.priors.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
@@ -229,6 +230,9 @@ MOVES = {
     "interweaving of parts": lambda: (InterweaveParts(), m := parts(), part_proposal(m)),
     "prior variables": lambda: (PriorVariables(), linear(LASSO), None),
     "local variables": lambda: (PriorLocals(), linear(LASSO), None),
+    "trajectories, ridge": lambda: (Trajectories(), linear(RIDGE), None),
+    "trajectories, lasso": lambda: (Trajectories(), linear(LASSO), None),
+    "trajectories, given": lambda: (Trajectories(integrated=False), linear(Horseshoe(hyperprior=HYPER)), None),
     "unknowns": lambda: (DrawUnknowns(), m := noisy(), noise_proposal(m)),
     "active coefficients": lambda: (ActiveCoefficients(), m := spike(), selecting(m)),
     "plain scan": lambda: (PlainScan(), m := spike(), selecting(m)),

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.loop import Info, Outcome, run
-from softmargin.core.model import Model, require
+from softmargin.core.model import Model
 from softmargin.core.unknown import implied
 from softmargin.engines.mode.annealing import heated
 from softmargin.engines.sampling.gibbs import gibbs
-from softmargin.engines.sampling.hmc.hmc import HMC
-from softmargin.engines.sampling.hmc.sweeps import SweptHMC
-from softmargin.engines.sampling.whole import whole
+from softmargin.engines.sampling.hmc.hmc import diagnostics, hmc
 from softmargin.engines.selection.collapsed import collapsed
 from softmargin.engines.selection.spike_slab import spike_slab
 from softmargin.inference.selecting import selecting_sampler
@@ -94,19 +93,17 @@ def draw_by_hmc(model: Model, settings: Settings, first: Fit | None = None) -> F
     options: dict[str, Any] = dict(options_of(settings, "scale_moves"))
     # tuned before the first sweep, the chains forget their start within a few
     settings = replace(settings, warmup=min(settings.warmup, BURN_IN))
+    unknowns = None
     if model.unknowns:
         quick = fit_vb(model, settings.aside()) if first is None else first
         if quick.outcome.interrupted:
             raise KeyboardInterrupt("interrupted while the chains were being prepared")
-        swept = SweptHMC(chains=settings.chains, **options)
-        fit = drawn_fit(whole(swept, quick.outcome.state.unknowns), model, settings, "hmc")
-        rate, stuck = swept.acceptance([each.own["chain"] for each in fit.outcome.state])
-        fit.outcome.state = None
-    else:
-        engine = HMC(chains=settings.chains, **options)
-        fit = drawn_fit(engine, model, settings, "hmc")
-        health = engine.diagnostics(fit.outcome.state)
-        rate, stuck = float(health["acceptance"].min()), bool(health["stuck"].any())
+        unknowns = quick.outcome.state.unknowns
+    fit = drawn_fit(hmc(model, settings.chains, unknowns=unknowns, **options), model, settings, "hmc")
+    health = diagnostics(fit.outcome.state)
+    rate, stuck = float(health["acceptance"].min()), bool(health["stuck"].any())
+    if model.unknowns:
+        fit.outcome.state = None  # with the rows that samplers keep
     if not stuck and rate >= ACCEPTED:
         return fit
     way = "use inference='gibbs', or a prior that shrinks more"
@@ -125,7 +122,6 @@ def _check_hmc(model: Model) -> None:
 
 def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     """Run chains, keep their draws, and read the posterior off them."""
-    require(engine, loss=model.loss, prior=model.prior)
     sweeps = settings.warmup + settings.draws * settings.thin
     _check_memory(settings, model.size)
     draws = np.empty((settings.chains, settings.draws, model.size))
@@ -147,15 +143,16 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
             for k, chain in enumerate(current.state):
                 draws[k, kept], scale[kept, k] = chain.beta, chain.prior.values["scale"]
                 loglik[kept, k] = chain.loglik
-                mean += getattr(chain, "mean", chain.beta)
-                if getattr(chain, "inclusion", None) is not None:
+                mean += chain.mean
+                if chain.inclusion is not None:
                     if batches.shape[-1] != len(chain.inclusion):
                         batches = np.zeros((*batches.shape[:2], len(chain.inclusion)))
                     batches[k, kept * BATCHES // settings.draws] += chain.inclusion
                 for name, value in _noted(chain).items():
                     recorded.setdefault(name, np.empty_like(scale))[kept, k] = value
             if average is not None and kept % every == 0:
-                chain = current.state[(kept // every) % settings.chains]
+                k = (kept // every) % settings.chains
+                chain = engine.complete(model, current.state[k], k, iteration)
                 now = implied(model, chain.unknowns) if model.unknowns else model
                 average.add(chain, iteration, now)
             for chain in current.state if model.unknowns else ():
@@ -181,7 +178,7 @@ def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     else:  # rows are left out of the variational fit: draws do not tell what a row says of its own entries
         held = settings.readout.of_other(left_out_by_vb(model, settings), posterior)
     selected = None
-    if getattr(current.state[0], "inclusion", None) is not None:
+    if current.state[0].inclusion is not None:
         used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, batches.shape[-1]).max(axis=1)
         selected = Inclusion.from_batches(batches, kept, settings.draws, used)
     recorded = {name: np.asarray(drawn) for name, drawn in posterior.recorded.items()}
@@ -220,10 +217,10 @@ def _check_memory(settings: Settings, size: int) -> None:
         )
 
 
-def _noted(chain: Any) -> dict[str, float]:
+def _noted(chain: Chain) -> dict[str, float]:
     """Numbers of a chain's state worth recording beside its scale."""
     values = {name: value for name, value in chain.prior.values.items() if name != "scale"}
-    return values | getattr(chain, "noted", {})
+    return values | dict(chain.noted)
 
 
 def _spread(draws: Array) -> Array:

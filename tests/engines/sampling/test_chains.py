@@ -9,14 +9,13 @@ from missing_problems import COVARIATES, LEVEL, noisy_column, noisy_column_grid,
 
 from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import gibbs
-from softmargin.engines.sampling.hmc.sweeps import SweptHMC
-from softmargin.engines.sampling.whole import whole
+from softmargin.engines.sampling.hmc.hmc import hmc
 from softmargin.priors import Ridge
 from softmargin.unknowns.missing import Missing
 from softmargin.unknowns.noise import Noise
 
 LIMIT = 4.0  # standard errors
-SAMPLERS = {"gibbs": (gibbs(chains=1), 2400), "hmc": (SweptHMC(chains=1), 1200)}
+SAMPLERS = {"gibbs": (gibbs(chains=1), 2400), "hmc": (hmc, 1200)}
 
 
 def score(values, exact):
@@ -26,7 +25,7 @@ def score(values, exact):
 
 
 def chain_of(model, sampler, sweeps, warmup=100):
-    engine = sampler if isinstance(sampler, Chains) else whole(sampler)
+    engine = sampler if isinstance(sampler, Chains) else sampler(model, 1)
     state, out = engine.init(model)[0], []
     for iteration in range(1, warmup + sweeps + 1):
         state = engine.sweep(model, state, 0, iteration)
@@ -86,7 +85,7 @@ def test_trajectories_over_drawn_entries_equal_quadrature():
     weight /= weight.sum()
     exact = [float((weight * mean).sum()) for mean in means] + margins(axes, weight)
     draws = []
-    for state in chain_of(unseen(model, COVARIATES), SweptHMC(chains=1), 1600):
+    for state in chain_of(unseen(model, COVARIATES), hmc, 1600):
         X, law, _ = state.unknowns[0]
         drawn = (state.beta[0], law.mean[0], -math.log(law.precision[0, 0]))
         draws.append([X[3, 0], X[5, 0], *(value**power for value in drawn for power in (1, 2))])

@@ -25,7 +25,7 @@ from scipy.special import exp1, expit, gammaln
 from softmargin.core.loop import Outcome, run
 from softmargin.core.loss import Message
 from softmargin.engines.sampling.gibbs import gibbs
-from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.sampling.hmc.hmc import diagnostics, hmc
 from softmargin.engines.sampling.hmc.rows import Direct, rows_for, two_lines
 from softmargin.priors import Bridge, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
 
@@ -137,8 +137,8 @@ def test_moments_equal_quadrature(name, share):
     model = build(x[:, None], y, c=c, prior=prior, seed=11)
     given = name.startswith(("bridge", "horseshoe"))
     length = share * (4_000 if name == "ridge, half-Cauchy" else 2_500)
-    beta, log_scale, mean, state = draws_of(model, HMC(chains=4), int(length))
-    assert (state.plan.gram is not None) == given
+    beta, log_scale, mean, state = draws_of(model, hmc(model), int(length))
+    assert (state[0].own["hmc"].plan.gram is not None) == given
     series = {"intercept": beta[..., 0], "slope": beta[..., 1], "log scale": log_scale}
     series |= {f"{key}^2": values**2 for key, values in list(series.items())}
     for key, target in exact_moments(x, y, c, prior).items():
@@ -153,7 +153,7 @@ def test_moments_equal_quadrature(name, share):
 def test_scale_integrated_and_drawn(prior):
     """The table is the evidence, and scales drawn given the coefficients have the moments of their density."""
     X, y = simulated(30, 3, seed=2)
-    shared = HMC(chains=1).init(build(X, y, prior=prior)).plan.shared
+    shared = hmc(model := build(X, y, prior=prior), 1).init(model)[0].own["hmc"].plan.shared
     power = 1.0 if isinstance(prior, Bridge) else 2.0
     hyper, rng = prior.bind(np.zeros(3, bool)).scale_prior, np.random.default_rng(0)
     assert shared.size == 3 / power
@@ -217,22 +217,23 @@ def tilted_scores(prior, sweeps, broken=lambda state: state, warmup=200, moves=T
     rng = np.random.default_rng(8)
     X, c = rng.standard_normal((6, 2)), rng.uniform(0.3, 1.5, 6)
     model = build(X, np.where(np.arange(6) % 2, 1.0, -1.0), c=c, prior=prior, seed=21)
-    engine, rng = HMC(chains=1, scale_moves=moves), np.random.default_rng(5)
-    state = broken(engine.init(model))
-    variance = model.blocks.row_quad(state.plan.root)
+    engine, rng = hmc(model, 1, moves), np.random.default_rng(5)
+    chain = engine.init(model)[0]
+    chain = chain.keeping(hmc=broken(chain.own["hmc"]))
+    variance = model.blocks.row_quad(chain.own["hmc"].plan.root)
     beta, log_scale = np.empty((sweeps, 3)), np.empty(sweeps)
     for iteration in range(warmup + sweeps):
-        state, _ = engine.step(model, state, iteration)
-        state = broken(state)
+        (chain,), _ = engine.step(model, (chain,), iteration)
+        record = broken(chain.own["hmc"])
         if iteration >= warmup:
-            beta[iteration - warmup] = state[0].beta
-            log_scale[iteration - warmup] = math.log(state[0].prior.values["scale"])
-        f = state[0].f
+            beta[iteration - warmup] = chain.beta
+            log_scale[iteration - warmup] = math.log(chain.prior.values["scale"])
+        f = model.blocks.matvec(chain.beta)
         log_odds = 2.0 * c * (np.maximum(1.0 + f, 0.0) - np.maximum(1.0 - f, 0.0))
         model.blocks.y[:] = np.where(rng.random(6) < expit(log_odds), 1.0, -1.0)
-        plan = state.plan._replace(rows=rows_for(model, variance))
-        point = plan.rows.point(state.point.q, state.point.beta, plan.kappa)
-        state = replace(state, plan=plan, point=point)
+        plan = record.plan._replace(rows=rows_for(model, variance))
+        point = plan.rows.point(record.point.q, record.point.beta, plan.kappa)
+        chain = chain.keeping(hmc=record._replace(plan=plan, point=point))
     reference = importance_reference(X, c, prior)
     return {name: z_score(value[None], *reference[name]) for name, value in statistics(beta, log_scale).items()}
 
@@ -253,7 +254,7 @@ def test_tilted_joint_distribution(name, share):
 def never_refused(state):
     """One step a trajectory, always accepted."""
     noise = state.noise._replace(uniform=np.zeros_like(state.noise.uniform))
-    return replace(state, noise=noise, plan=state.plan._replace(steps=1))
+    return state._replace(noise=noise, plan=state.plan._replace(steps=1))
 
 
 @pytest.mark.soak
@@ -267,7 +268,7 @@ def test_tilted_joint_distribution_sees_broken_samplers(broken):
         shared = state.plan.shared
         nodes = shared.grid[0] + shared.grid[1] * np.arange(len(shared.table))
         extra = np.column_stack((-shared.size * nodes, np.full(len(nodes), -shared.size)))
-        return replace(state, motion=state.motion._replace(shared=shared._replace(table=shared.table + extra)))
+        return state._replace(motion=state.motion._replace(shared=shared._replace(table=shared.table + extra)))
 
     name = "lasso, half-Cauchy" if broken == "prior" else "ridge, inverse gamma"
     scores = tilted_scores(PRIORS[name], 6_000 if broken == "prior" else 12_000, wrong, moves=broken == "prior")
@@ -292,12 +293,12 @@ def assert_same_posterior(left, right):
 def test_agrees_with_gibbs_on_heart(prior):
     X, y = real_data("heart")
     model = build(X, y, prior=prior, standardized=True, seed=1)
-    ours, scale, _, state = draws_of(model, HMC(chains=4), 700)
+    ours, scale, _, state = draws_of(model, hmc(model), 700)
     theirs, their_scale, _, _ = draws_of(model, gibbs(chains=2), 1_500, warmup=200)
     assert_same_posterior(ours, theirs)
     if prior.scale == "learn":
         assert_same_posterior(scale[..., None], their_scale[..., None])
-    assert HMC().diagnostics(state)["acceptance"].min() > 0.6
+    assert diagnostics(state)["acceptance"].min() > 0.6
 
 
 @pytest.mark.slow
@@ -305,7 +306,7 @@ def test_agrees_with_gibbs_with_more_columns_than_rows():
     X, y = simulated(20, 60, seed=3)
     model = build(X, y, prior=Ridge(hyperprior=InverseGamma(3.0, 2.0)), dual=True, seed=1)
     assert model.size == 21
-    ours, scale, _, _ = draws_of(model, HMC(chains=4), 700)
+    ours, scale, _, _ = draws_of(model, hmc(model), 700)
     theirs, their_scale, _, _ = draws_of(model, gibbs(chains=2), 1_500, warmup=200)
     assert_same_posterior(np.dstack((ours, scale)), np.dstack((theirs, their_scale)))
 
@@ -315,7 +316,7 @@ def test_a_learned_exponent_is_drawn():
     X, y = simulated(40, 3, seed=5)
     model = build(X, y, prior=Bridge("learn", scale=0.5), seed=1)
     found = []
-    for engine, sweeps in ((HMC(chains=4), 500), (gibbs(chains=2), 1_500)):
+    for engine, sweeps in ((hmc(model), 500), (gibbs(chains=2), 1_500)):
         values, outcome = [], Outcome(None)
 
         def keep(iteration, info, values=values, outcome=outcome):
@@ -332,7 +333,7 @@ def test_a_learned_exponent_is_drawn():
 def test_length_mixes_on_separable_data():
     """A learned scale is integrated out, so that coefficients and scale grow together."""
     X, y = separable(80, 5)
-    _, log_scale, _, _ = draws_of(build(X, y, prior=Ridge(), seed=2), HMC(chains=4), 2_000)
+    _, log_scale, _, _ = draws_of(model := build(X, y, prior=Ridge(), seed=2), hmc(model), 2_000)
     assert 8_000 / ess(log_scale) < 30.0
 
 
@@ -355,9 +356,9 @@ def test_any_loss():
     X, y = simulated(40, 3, seed=1)
     model = replace(build(X, y, c=0.7, prior=Ridge(scale=2.0), seed=5), loss=Quadratic())
     assert two_lines(model) is None
-    beta, _, _, state = draws_of(model, HMC(chains=4), 1_500)
-    assert isinstance(state.plan.rows, Direct)
-    assert HMC().diagnostics(state)["acceptance"].min() > 0.999
+    beta, _, _, state = draws_of(model, hmc(model), 1_500)
+    assert isinstance(state[0].own["hmc"].plan.rows, Direct)
+    assert diagnostics(state)["acceptance"].min() > 0.999
     Z = np.column_stack((np.ones(40), X))
     precision = 0.7 * Z.T @ Z + np.diag([1e-8, 0.25, 0.25, 0.25])
     mean, covariance = np.linalg.solve(precision, 0.7 * Z.T @ y), np.linalg.inv(precision)

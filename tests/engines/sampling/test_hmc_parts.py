@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from engine_problems import build, simulated
 
 from softmargin.core.loop import run
-from softmargin.engines.sampling.hmc import hmc
+from softmargin.engines.sampling.hmc import hmc as module
 from softmargin.engines.sampling.hmc import rows as hmc_rows
-from softmargin.engines.sampling.hmc.hmc import HMC
+from softmargin.engines.sampling.hmc.hmc import diagnostics, hmc
 from softmargin.engines.sampling.hmc.rows import Copied, Direct, rows_for, two_lines
 from softmargin.losses import Hinge
 from softmargin.priors import Horseshoe, Lasso, Ridge
@@ -16,6 +16,7 @@ from softmargin.priors import Horseshoe, Lasso, Ridge
 
 def states(model, engine, sweeps):
     state = run(engine, model, max_iter=sweeps).state
+    state = [engine.complete(model, chain, k, sweeps) for k, chain in enumerate(state)]
     return [(chain.beta, chain.prior.values["scale"], chain.mean, chain.loglik, chain.f) for chain in state]
 
 
@@ -30,8 +31,8 @@ def assert_bitwise(left, right):
 def test_blocks_and_workers_change_nothing(monkeypatch, copied, prior):
     monkeypatch.setattr(hmc_rows, "_COPY", 1 << 24 if copied else 0)
     X, y = simulated(5_000, 4, seed=6)
-    engine = HMC(chains=6)
     plain = build(X, y, prior=prior, seed=7)
+    engine = hmc(plain, 6)
     expected = states(plain, engine, 4)
     for n_blocks, workers in ((3, 1), (None, 2)):
         model = build(X, y, prior=prior, seed=7, n_blocks=n_blocks, workers=workers)
@@ -46,56 +47,61 @@ def test_chains_alone_and_together(prior):
     """Chain k does not know how many others there are."""
     X, y = simulated(60, 3, seed=6)
     model = build(X, y, prior=prior, seed=7)
-    together = states(model, HMC(chains=6), 40)
-    assert_bitwise(states(model, HMC(chains=5), 40), together[:5])
-    assert_bitwise(states(model, HMC(chains=1), 40), together[:1])
+    together = states(model, hmc(model, 6), 40)
+    assert_bitwise(states(model, hmc(model, 5), 40), together[:5])
+    assert_bitwise(states(model, hmc(model, 1), 40), together[:1])
     assert all(np.abs(together[i][0] - together[j][0]).max() > 1e-3 for i in range(6) for j in range(i))
 
 
 def test_interrupted_and_continued():
     X, y = simulated(60, 3, seed=6)
-    model, engine = build(X, y, prior=Lasso(), seed=7), HMC(chains=2)
+    model = build(X, y, prior=Lasso(), seed=7)
+    engine = hmc(model, 2)
     stopped = run(engine, model, max_iter=70, callback=lambda iteration, info: iteration == 45)
     assert stopped.interrupted and stopped.n_iter == 45
     state = stopped.state
     for iteration in range(45, 70):
         state, _ = engine.step(model, state, iteration)
     whole = run(engine, model, max_iter=70).state
-    np.testing.assert_array_equal(state.point.beta, whole.point.beta)
+    np.testing.assert_array_equal([chain.beta for chain in state], [chain.beta for chain in whole])
     assert [chain.prior.values for chain in state] == [chain.prior.values for chain in whole]
-    np.testing.assert_array_equal(state[1].prior.precision, whole[1].prior.precision)
+    one, two = (engine.complete(model, chains[1], 1, 70).prior.precision for chains in (state, whole))
+    np.testing.assert_array_equal(one, two)
 
 
 def test_design_and_copy_lead_to_the_same_place(monkeypatch):
     """Sparse or dense, copied in single precision or multiplied in place: the same path up to rounding."""
     X, y = simulated(300, 5, seed=2)
     X[np.abs(X) < 0.8] = 0.0
-    engine = HMC(chains=3)
     found = {}
     for copy in (1 << 24, 0):
         for name, columns in (("dense", X), ("sparse", sp.csr_matrix(X))):
             monkeypatch.setattr(hmc_rows, "_COPY", copy)
-            state = run(engine, build(columns, y, prior=Lasso(), standardized=True, seed=4), max_iter=3).state
-            assert isinstance(state.plan.rows, Copied if copy else Direct)
-            np.testing.assert_allclose(state.point.loglik, state.model.loss.loglik(*tiled(state)).reshape(3, -1).sum(1))
-            found[name, copy] = state.point.beta
+            model = build(columns, y, prior=Lasso(), standardized=True, seed=4)
+            state = run(hmc(model, 3), model, max_iter=3).state
+            assert isinstance(state[0].own["hmc"].plan.rows, Copied if copy else Direct)
+            beta = np.array([chain.beta for chain in state])
+            direct = model.loss.loglik(*tiled(model, beta)).reshape(3, -1).sum(1)
+            np.testing.assert_allclose([chain.loglik for chain in state], direct)
+            found[name, copy] = beta
     for beta in found.values():
         np.testing.assert_allclose(beta, found["dense", 0], atol=1e-3)
 
 
-def tiled(state):
+def tiled(model, draws):
     """Arguments of a loss for all chains at once."""
-    f = np.stack([state.model.blocks.matvec(beta) for beta in state.point.beta])
-    return np.tile(state.model.y, len(f)), np.tile(state.model.c, len(f)), f.ravel()
+    f = np.stack([model.blocks.matvec(beta) for beta in draws])
+    return np.tile(model.y, len(f)), np.tile(model.c, len(f)), f.ravel()
 
 
 def test_weights_are_repeated_rows():
     """The same path up to rounding, step by step."""
     X, y = simulated(50, 3, seed=9)
     times = np.random.default_rng(1).integers(1, 4, 50)
-    weighted = run(HMC(), build(X, y, c=times.astype(float), prior=Ridge(), seed=3), max_iter=3).state
+    weighted = build(X, y, c=times.astype(float), prior=Ridge(), seed=3)
     repeated = build(np.repeat(X, times, axis=0), np.repeat(y, times), prior=Ridge(), seed=3)
-    np.testing.assert_allclose(run(HMC(), repeated, max_iter=3).state.point.beta, weighted.point.beta, atol=1e-3)
+    one, two = ([chain.beta for chain in run(hmc(m), m, max_iter=3).state] for m in (weighted, repeated))
+    np.testing.assert_allclose(two, one, atol=1e-3)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------
@@ -156,25 +162,27 @@ def test_rows_that_are_certain_enter_as_a_constant(monkeypatch):
 def test_transitions_ahead_or_one_by_one(monkeypatch, prior, copied):
     monkeypatch.setattr(hmc_rows, "_COPY", 1 << 24 if copied else 0)
     X, y = simulated(60, 3, seed=6)
-    model, engine = build(X, y, prior=prior, seed=7), HMC(chains=5)
+    model = build(X, y, prior=prior, seed=7)
+    engine = hmc(model, 5)
     together = states(model, engine, 40)
-    monkeypatch.setattr(hmc, "_SMALL", 0.0)
+    monkeypatch.setattr(module, "_SMALL", 0.0)
     assert_bitwise(states(model, engine, 40), together)
-    tally = run(engine, model, max_iter=40).state.tally
+    tally = run(engine, model, max_iter=40).state[0].own["hmc"].tally
     monkeypatch.undo()
     assert tally.moves == 40
-    np.testing.assert_allclose(run(engine, model, max_iter=40).state.tally.longest, tally.longest)
+    np.testing.assert_allclose(run(engine, model, max_iter=40).state[0].own["hmc"].tally.longest, tally.longest)
 
 
 def test_stuck_chains_are_seen(monkeypatch):
-    monkeypatch.setattr(hmc, "_STUCK", 25)
+    monkeypatch.setattr(module, "_STUCK", 25)
     X, y = simulated(60, 3, seed=6)
-    model, engine = build(X, y, seed=7), HMC(chains=3)
+    model = build(X, y, seed=7)
+    engine = hmc(model, 3)
     state = engine.init(model)
-    state.noise.uniform[:, 1] = 2.0  # chain 1 is refused everything
+    state[0].own["hmc"].noise.uniform[:, 1] = 2.0  # chain 1 is refused everything
     for iteration in range(32):
         state, _ = engine.step(model, state, iteration)
-    found = engine.diagnostics(state)
+    found = diagnostics(state)
     assert found["stuck"].tolist() == [False, True, False]
     assert found["longest_rejection"][1] == 32
     assert found["acceptance"].shape == (3,) and found["steps"] >= 1

@@ -17,8 +17,7 @@ from softmargin.core.loop import run
 from softmargin.engines.alternate import Alternate
 from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import gibbs
-from softmargin.engines.sampling.hmc.sweeps import SweptHMC
-from softmargin.engines.sampling.whole import whole
+from softmargin.engines.sampling.hmc.hmc import Trajectories, hmc
 from softmargin.engines.selection import active
 from softmargin.engines.selection.collapsed import collapsed
 from softmargin.engines.selection.laplace_zero import laplace_zero
@@ -32,8 +31,9 @@ LIMIT = 4.0
 HYPER = HalfCauchy(1.0)
 
 
-def beside(sampler):
-    return sampler if isinstance(sampler, Chains) else whole(sampler)
+def alone(model):
+    """Trajectories of one chain, one by one."""
+    return hmc(model, 1, alone=True)
 
 
 def z_score(series, exact, floor=0.0):
@@ -45,7 +45,8 @@ def z_score(series, exact, floor=0.0):
 
 def drawn(sampler, model, noise, sweeps, warmup=200):
     """States of the first chain after the warm-up."""
-    engine, model = beside(sampler), model.with_unknowns((noise,))
+    model = model.with_unknowns((noise,))
+    engine = sampler if isinstance(sampler, Chains) else sampler(model)
     state, kept = engine.init(model)[0], []
     for iteration in range(1, warmup + sweeps + 1):
         state = engine.sweep(model, state, 0, iteration)
@@ -257,7 +258,7 @@ def test_hamiltonian_chains_equal_quadrature(loss):
     weight = np.exp(density - density.max())
     weight /= weight.sum()
     margin = weight.sum(axis=1)
-    kept = drawn(SweptHMC(chains=1), model, Noise(HYPER), 1500, warmup=50)
+    kept = drawn(alone, model, Noise(HYPER), 1500, warmup=50)
     draws = np.array([state.beta for state in kept])
     for name, values in {
         "first": lambda b: b[:, 0],
@@ -273,7 +274,7 @@ def test_hamiltonian_chains_equal_quadrature(loss):
 
 def test_a_chain_does_not_depend_on_the_others():
     model = responses(30, 3, EpsilonInsensitive(0.2), prior=Ridge()).with_unknowns((Noise(HYPER),))
-    engine = whole(SweptHMC(chains=2))
+    engine = hmc(model, 2)
     together, alone = run(engine, model, max_iter=10).state, engine.init(model)[1]
     for iteration in range(1, 11):
         alone = engine.sweep(model, alone, 1, iteration)
@@ -336,9 +337,10 @@ def joint_scores(prior, loss, sampler, sweeps, *, stale=False, draws_from=None, 
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((6, 2))
     band = BAND if loss.band is not None else None
-    engine, noise = beside(sampler), Noise(LEVEL, width_prior=band)
+    noise = Noise(LEVEL, width_prior=band)
     model = build(X, X[:, 0] + 0.5 * rng.standard_normal(6), prior=prior, intercept=False, seed=9)
     model = replace(model, loss=loss, unknowns=(noise,))
+    engine = sampler if isinstance(sampler, Chains) else sampler(model)
     state, out, other = engine.init(model)[0], [], loss if draws_from is None else draws_from
     for iteration in range(1, sweeps + 1):
         noise = state.unknowns[0]
@@ -366,8 +368,8 @@ JOINT = {
     "spike, lines": (SpikeSlab(0.5, **LEARNED), EpsilonInsensitive(0.3), spike_slab(chains=1, warmup=0), 2500),
     "spike, squared": (SpikeSlab(0.5, **LEARNED), Squared(), collapsed(chains=1), 2500),
     "laplace-zero": (LaplaceZero(0.5, **LEARNED), EpsilonInsensitive(0.3), laplace_zero(chains=1), 2500),
-    "hmc, ridge": (Ridge(**LEARNED), EpsilonInsensitive(0.3), SweptHMC(chains=1), 1500),
-    "hmc, lasso": (LASSO, Squared(), SweptHMC(chains=1), 1500),
+    "hmc, ridge": (Ridge(**LEARNED), EpsilonInsensitive(0.3), alone, 1500),
+    "hmc, lasso": (LASSO, Squared(), alone, 1500),
 }
 
 
@@ -392,11 +394,17 @@ class NoBand(EpsilonInsensitive):
 
 
 @dataclass(frozen=True)
-class Stale(SweptHMC):
+class Stale(Trajectories):
     """Trajectories accepted by the density of the first noise."""
 
-    def sweep(self, model, chain, k, iteration):
-        return super().sweep(chain.state.model, chain, k, iteration)
+    def __call__(self, random, model, chain):
+        return super().__call__(random, chain.own["hmc"].plan.rows.model, chain)
+
+
+def stale(model):
+    right = alone(model)
+    last = right.moves[-1]
+    return replace(right, moves=(*right.moves[:-1], Stale(last.integrated, last.scale_moves, last.alone)))
 
 
 @pytest.mark.parametrize("sampler", [spike_slab(chains=1, warmup=0), collapsed(chains=1)])
@@ -407,7 +415,7 @@ def test_joint_distribution_sees_a_wrong_normaliser(sampler):
 
 
 def test_joint_distribution_sees_a_stale_density():
-    scores = joint_scores(Ridge(scale=0.8), EpsilonInsensitive(0.3), Stale(chains=1), 800)
+    scores = joint_scores(Ridge(scale=0.8), EpsilonInsensitive(0.3), stale, 800)
     assert np.abs(scores).max() > 2.0 * LIMIT
 
 
@@ -418,7 +426,7 @@ def test_hamiltonian_chains_with_local_precisions_agree_with_gibbs(prior):
     noise = Noise(HYPER, width_prior=HYPER)
     chains = [
         np.array([[*state.beta, *state.beta**2, level_of(state)] for state in drawn(each, model, noise, n)])
-        for each, n in ((gibbs(chains=1), 1500), (SweptHMC(chains=1), 500))
+        for each, n in ((gibbs(chains=1), 1500), (alone, 500))
     ]
     for k in range(chains[0].shape[1]):
         means, errors_ = zip(

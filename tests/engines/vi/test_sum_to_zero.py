@@ -13,8 +13,7 @@ from softmargin.core.loop import iterate, run
 from softmargin.engines.mode.duality_gap import certify
 from softmargin.engines.mode.newton import Newton
 from softmargin.engines.sampling.gibbs import gibbs
-from softmargin.engines.sampling.hmc.hmc import HMC
-from softmargin.engines.sampling.hmc.sweeps import SweptHMC
+from softmargin.engines.sampling.hmc.hmc import hmc
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.priors import Bridge, GroupLasso, HalfCauchy, Horseshoe, InverseGamma, Lasso, Ridge
@@ -388,22 +387,21 @@ def test_trajectories_equal_quadrature(name, learned):
         exact = Quadrature(X, label, LOG_PRIORS[name], lambda l: -power * 3.0 * l - 2.0 * np.exp(-power * l))
     model = build_classes(X, label, prior=prior, intercept=False, seed=4)
     sweeps = 4000 if name != "group" else 1500
-    sample, count = chain_of(model, sweeps, HMC(chains=1)), 5 if learned else 4
+    sample, count = chain_of(model, sweeps, hmc(model, 1)), 5 if learned else 4
     assert np.abs(z_scores(sample[:, :count], [exact.mean(f) for f in STATISTICS[:count]])).max() < 4.0
 
 
-@pytest.mark.parametrize("engine", [HMC(chains=2), SweptHMC(chains=2)], ids=["copied", "direct"])
+@pytest.mark.parametrize("alone", [False, True], ids=["copied", "direct"])
 @pytest.mark.parametrize("prior", [Ridge(), Horseshoe()], ids=["shared", "local"])
-def test_trajectories_stay_in_the_space_of_the_coefficients(engine, prior):
+def test_trajectories_stay_in_the_space_of_the_coefficients(alone, prior):
     X, label = simulated_classes(60, 3, 4, seed=1)
     model = build_classes(X, label, prior=prior)
+    engine = hmc(model, 2, alone=alone)
     state = engine.init(model)
     for iteration in range(20):
-        if isinstance(engine, SweptHMC):
-            state = tuple(engine.sweep(model, chain, k, iteration + 1) for k, chain in enumerate(state))
-        else:
-            state, _ = engine.step(model, state, iteration)
-    for chain in state:
+        state, _ = engine.step(model, state, iteration)
+    for k, each in enumerate(state):
+        chain = engine.complete(model, each, k, 20)
         np.testing.assert_allclose(chain.beta.reshape(4, -1).sum(axis=0), 0.0, atol=1e-9)
         np.testing.assert_allclose(chain.f, model.blocks.matvec(chain.beta), atol=1e-9)
 

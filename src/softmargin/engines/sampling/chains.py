@@ -39,12 +39,15 @@ class Chains:
         Number of chains.
     unknowns : tuple or None
         States of the unknowns in a variational fit, to start from.
+    closing : tuple of Move
+        Moves that renew what a sweep leaves stale, made where somebody wants to see all of a chain (``complete``).
     """
 
     moves: tuple[Move, ...]
     start: Start
     chains: int = 4
     unknowns: tuple[Any, ...] | None = None
+    closing: tuple[Move, ...] = ()
 
     def __post_init__(self) -> None:
         check_order(self.moves)
@@ -96,6 +99,10 @@ class Chains:
                 raise ValueError(f"{type(moves[0]).__name__} moves all chains together; use step.")
             chain = _made(moves, model, chain, k, iteration, number)
         return self._closed(model, chain)
+
+    def complete(self, model: Model, chain: Chain, k: int, iteration: int) -> Chain:
+        """Chain number ``k`` with everything that a sweep leaves stale drawn given the rest."""
+        return _made(self.closing, model, chain, k, iteration, len(self.moves)) if self.closing else chain
 
     def _closed(self, model: Model, chain: Chain) -> Chain:
         """The chain with the log likelihood of everything that was drawn, and the numbers that are worth recording."""

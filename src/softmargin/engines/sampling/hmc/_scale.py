@@ -14,7 +14,7 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorState
 
-__all__ = ["SharedPrior", "shared_prior"]
+__all__ = ["SharedPrior", "integrable", "shared_prior"]
 
 _BELOW, _ABOVE = 16.0, 32.0  # reach of the table around the fitted log energy; beyond it the prior is cut off
 _DEGREE = 240
@@ -119,12 +119,17 @@ def _mode(log_density: Callable[[float], float], x: float) -> float:
     return x
 
 
+def integrable(model: Model) -> bool:
+    """Whether the log prior is one of the forms whose scale can be integrated out."""
+    parts = model.prior.penalty(1.0) if set(model.prior.start().values) == {"scale"} else None
+    return parts is not None and len(parts) <= 2
+
+
 def shared_prior(model: Model, prior: PriorState, mean: Array, var: Array) -> tuple[SharedPrior, Array] | None:
     """The shared part and the precision of what has no scale, or None where the prior is not of this form."""
-    penalty = getattr(model.prior, "penalty", None)
-    parts = None if penalty is None or set(prior.values) != {"scale"} else penalty(1.0)
-    if parts is None or len(parts) > 2:
+    if not integrable(model):
         return None
+    parts: Any = model.prior.penalty(1.0)
     precision, linear = parts
     quadratic = np.where(model.free, 0.0, precision)
     flat = np.where(model.free, precision, 0.0)
