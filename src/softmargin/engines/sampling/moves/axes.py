@@ -129,8 +129,7 @@ class Axes(NamedTuple):
 
 def axes_for(model: Model) -> Axes | None:
     """The axes of the variational fit; None where rows or prior are of another form, or too many."""
-    penalty = getattr(model.prior, "penalty", None)
-    parts = None if penalty is None or set(model.prior.start().values) != {"scale"} else penalty(1.0)
+    parts = model.prior.penalty(1.0) if set(model.prior.start().values) == {"scale"} else None
     n, p = model.blocks.design.shape
     if parts is None or len(parts) != 2 or n * p > _MOST or p > n or model.dimension < model.size:
         return None
