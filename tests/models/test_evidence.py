@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from softmargin import BayesianSVC
-from softmargin.inference.settings import Fit
+from softmargin.inference.settings import Fit, run_engine
 from softmargin.priors import HalfCauchy, InverseGamma, Lasso, Ridge
 
 
@@ -34,12 +34,22 @@ def test_the_mode_is_that_at_the_scale_of_the_variational_fit(prior, shape):
     rng = np.random.default_rng(1)
     X = rng.standard_normal(shape)
     y = np.where(X[:, 0] + 0.7 * rng.standard_normal(len(X)) > 0, 1.0, -1.0)
-    scale = vb_scale(prior, X, y, learning_rate=1.0)
-    model = BayesianSVC(prior, "map", learning_rate=1.0).fit(X, y)
+    scale = vb_scale(prior, X, y, learning_rate=1.0, tol=1e-10)
+    model = BayesianSVC(prior, "map", learning_rate=1.0, tol=1e-11).fit(X, y)
     given = BayesianSVC(Ridge(scale), "map", learning_rate=1.0).fit(X, y)
     assert model.scale_ == pytest.approx(scale, rel=1e-6)
     np.testing.assert_allclose(model.coef_, given.coef_, rtol=1e-5, atol=1e-7)
     assert model.gap_ <= 1e-8
+
+
+def test_the_scale_is_settled_before_the_whole_fit_would_be():
+    X, y = wide_text()
+    options = {"learning_rate": 1.0, "standardize": False}
+    with patch("softmargin.inference.evidence.run_engine", wraps=run_engine) as settling:
+        model = BayesianSVC("ridge", "map", **options).fit(X, y)
+    assert settling.call_count == 1 and settling.call_args.kwargs["tol"] > model.tol
+    tight = vb_scale("ridge", X, y, tol=1e-10, **options)
+    assert model.scale_ == pytest.approx(tight, rel=0.01)
 
 
 @pytest.mark.parametrize("likelihood", ["hinge", "logit"])

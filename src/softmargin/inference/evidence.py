@@ -13,6 +13,10 @@ from softmargin.inference.settings import Fit, Settings, run_engine
 
 __all__ = ["Settled", "settled_scale"]
 
+# Times the tolerance of the mode: steps that change the bound by less than 3e-5 of it changed the scale by 0.4 % with
+# 20,000 columns and 500 rows, and by 0.002 % with 300 columns and 50,000 rows; its posterior is far wider.
+_LOOSER = 30.0
+
 
 class Settled(NamedTuple):
     """The scale, whether the fit behind it converged, and its last relative change."""
@@ -33,9 +37,10 @@ def settled_scale(model: Model, settings: Settings, first: Fit | None) -> Settle
     if first is not None and first.vi is not None:
         return Settled(first.vi.prior.values["scale"], first.outcome.converged, first.outcome.change)
     many = many_rows(model)
-    engine = ScreenedVI(settings.tol) if many else GaussianVI()
+    tol = _LOOSER * settings.tol
+    engine = ScreenedVI(tol) if many else GaussianVI()
     quiet = replace(settings, callback=None)
-    found = run_engine(engine, model, quiet, "scale", max_iter=settings.max_iter, tol=settings.tol)
+    found = run_engine(engine, model, quiet, "scale", max_iter=settings.max_iter, tol=tol)
     if found.interrupted:
         raise KeyboardInterrupt("interrupted while the scale was being settled")
     state = found.state.whole if many else found.state
