@@ -11,6 +11,8 @@ from softmargin.designs import Dense, Sparse, design_for, standardize
 from softmargin.designs.classes import ClassDesign
 from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.designs.imputed import given_observed
+from softmargin.engines.vi.fixed_point import EM, MeanField
+from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import (
     Check,
     CompleteHinge,
@@ -95,6 +97,8 @@ PRIORS = {
     "laplace-zero-learned": LaplaceZero(inclusion="learn", scale=0.5),
 }
 
+ENGINES = {"vb": GaussianVI(), "meanfield": MeanField(), "em": EM()}
+INFERENCES = ("map", "vb", "meanfield", "gibbs", "hmc", "svi")
 SOLVERS = {"cholesky": Cholesky(), "dual": Dual(), "conjugate-gradients": ConjugateGradients()}
 
 

@@ -10,13 +10,13 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from parts import INFERENCES
 
 from softmargin import BayesianSVC, BayesianSVR
+from softmargin.models.prior_choice import PRIORS
 from softmargin.refusals import REFUSALS
 
 SAMPLE = 60
-INFERENCES = ("map", "vb", "meanfield", "gibbs", "hmc", "svi")
-PRIORS = ("ridge", "lasso", "bridge", "horseshoe", "group-lasso", "spike-slab", "laplace-zero")
 ROWS = ("plain", "missing", "groups", "missing and groups", "sparse", "sparse and groups", "weights")
 LIKELIHOODS = {
     "two classes": ("hinge", "logit", "probit"),

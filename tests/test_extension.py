@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import parts
 import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, gammaln
@@ -283,7 +284,7 @@ def test_batches_come_to_the_best_gaussian_at_the_learned_weights():
     assert float(np.abs(fit.posterior.root[0]).max()) == pytest.approx(sd, rel=0.05)
 
 
-@pytest.mark.parametrize("inference", ["map", "vb", "meanfield", "gibbs", "hmc", "svi"])
+@pytest.mark.parametrize("inference", parts.INFERENCES)
 def test_an_estimator_takes_the_loss_and_the_prior(inference):
     x = data()[0]
     X, y = np.column_stack((x, np.cos(3.0 * x))), np.where(x > 0.2 * np.sin(7.0 * x), "b", "a")

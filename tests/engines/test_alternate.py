@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from engine_problems import build, log_integral
 from missing_problems import LEVEL, noisy_column, noisy_column_grid, with_holes
+from parts import ENGINES
 
 from softmargin.core.loop import run
 from softmargin.core.unknown import Unknown, implied
 from softmargin.engines.alternate import Alternate
-from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import EpsilonInsensitive, Squared
 from softmargin.priors import Ridge
 from softmargin.unknowns.missing import Missing
 from softmargin.unknowns.noise import Noise
 
-ENGINES = {"vb": GaussianVI(), "meanfield": MeanField(), "em": EM()}
 LOSSES = {"squared": Squared(), "epsilon": EpsilonInsensitive(0.3)}
 
 

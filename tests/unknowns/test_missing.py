@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from engine_problems import build, log_integral, normal_logpdf
 from missing_problems import COVARIATES, one_column, one_column_grid, unseen, with_holes
+from parts import ENGINES
 from scipy.optimize import minimize
 from scipy.special import multigammaln
 from scipy.stats import multivariate_normal
@@ -24,7 +25,6 @@ from softmargin.solvers.full import Full
 from softmargin.unknowns.covariates import CovariatePrior
 from softmargin.unknowns.missing import completed
 
-ENGINES = {"vb": GaussianVI(), "meanfield": MeanField(), "em": EM()}
 SCALE = 0.8  # of the prior in the direct computations
 
 
