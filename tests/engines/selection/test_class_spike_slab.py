@@ -11,7 +11,8 @@ from scipy.stats import norm, qmc
 from softmargin.core.loop import iterate, run
 from softmargin.core.model import Model
 from softmargin.designs.classes import helmert
-from softmargin.engines.selection._classes_compiled import log_odds, scan_variables, sweep
+from softmargin.engines.selection._classes_compiled import log_odds, scan_variables
+from softmargin.engines.selection._scan_compiled import sweep
 from softmargin.engines.selection.classes import _joint, class_spike_slab
 from softmargin.priors import InverseGamma, SpikeSlab
 

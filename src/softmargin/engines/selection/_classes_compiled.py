@@ -7,28 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.engines.selection._scan_compiled import sweep
 from softmargin.rows.compiled import njit
 
-__all__ = ["log_odds", "scan_variables", "sweep"]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def sweep(G: Any, j: int, sign: float) -> None:
-    """Sweep the symmetric matrix G on its entry j in place; sign 1 brings j in, -1 takes it out again."""
-    n = len(G)
-    pivot = 1.0 / G[j, j]
-    row = G[j].copy()
-    for a in range(n):
-        if a == j:
-            continue
-        factor = row[a] * pivot
-        if factor != 0.0:
-            for b in range(n):
-                G[a, b] -= factor * row[b]
-    for a in range(n):
-        G[a, j] = sign * row[a] * pivot
-        G[j, a] = G[a, j]
-    G[j, j] = -pivot
+__all__ = ["log_odds", "scan_variables"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,6 +1,6 @@
 """Informed moves between models: candidates are scored in one pass over the columns.
 
-The packed active block is that of ``selection_kernels``. A score is the log odds of entering if the posterior were
+The packed active block is that of ``_compiled.py``. A score is the log odds of entering if the posterior were
 normal with the reference precision; it decides who is proposed, the line of the candidate decides what is accepted.
 """
 

@@ -16,7 +16,8 @@ from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.moves.coefficients import draw_rows
 from softmargin.engines.sampling.moves.scale import FARTHEST, loglik_along
 from softmargin.engines.sampling.moves.unknowns import DrawUnknowns
-from softmargin.engines.selection._classes_compiled import scan_variables, sweep
+from softmargin.engines.selection._classes_compiled import scan_variables
+from softmargin.engines.selection._scan_compiled import sweep
 from softmargin.rows.streams import Address, Purpose
 from softmargin.rows.variates import slice_step
 from softmargin.solvers.gaussian import Gaussian
