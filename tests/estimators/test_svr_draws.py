@@ -42,7 +42,7 @@ def test_hmc_agrees_with_gibbs(options, diabetes):
     X, y = diabetes
     chains = [
         BayesianSVR(inference="gibbs", draws=700, warmup=150, chains=2, random_state=2, **options),
-        BayesianSVR(inference="hmc", draws=300, warmup=50, chains=2, random_state=3, **options),
+        BayesianSVR(inference="hmc", draws=700, warmup=50, chains=2, random_state=3, **options),
     ]
     one, two = (quietly(model, X, y).summary() for model in chains)
     error = np.sqrt(one["sd"] ** 2 / one["ess"] + two["sd"] ** 2 / two["ess"])
