@@ -24,8 +24,8 @@ __all__ = ["Comparison", "Look"]
 _ROUGH = 1e-4  # tolerance of fits that are compared
 _STEPS = 40  # most steps of one of their runs
 _CARRIED = 0.25  # share of the variance left undetermined up to which few points do not favour wide kernels
-# By how much leave-one-out flatters a higher rate, where a row supplies at most this share of its own predictor: rounded
-# from 71 sets with linear machines. Where rows are predicted so well that less than a quarter is at stake, in proportion.
+# By how much leave-one-out flatters a higher rate, where a row supplies at most this share of its own predictor:
+# rounded from 71 sets with linear machines. In proportion, where rows are predicted so well that less is at stake.
 _FLATTERY = ((0.7, 0.005), (0.8, 0.02))
 
 
