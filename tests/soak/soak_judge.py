@@ -13,10 +13,10 @@ from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from soak_problems import Problem
 
-from softmargin.exceptions import ModelWarning
+from softmargin.exceptions import DataWarning, ModelWarning
 
 _MOST_WARNINGS = 3
-_ALLOWED = (UserWarning, ModelWarning, ConvergenceWarning)
+_ALLOWED = (UserWarning, DataWarning, ModelWarning, ConvergenceWarning)
 _REFUSALS = (ValueError, TypeError, NotImplementedError)
 _SPEAKERS = ("/softmargin/", "/sklearn/utils/")  # whose sentences a user gets
 _INTERNAL = (
