@@ -12,6 +12,8 @@ from parts import DESIGNS, LOSSES, PRIORS, SOLVERS, SPACES, UNKNOWNS, each
 from softmargin.checks import check_design, check_loss, check_prior, check_solver, check_unknown
 from softmargin.designs import Dense
 from softmargin.losses import Hinge, Loss, Message, Rows
+from softmargin.losses.normal import SD_FLOOR, positive_square
+from softmargin.losses.row_loss import RowLoss
 from softmargin.priors import HalfCauchy, HalfT, InverseGamma, Prior, Ridge
 from softmargin.priors.ridge import BoundRidge
 from softmargin.solvers import Coordinates, Dual, Solver
@@ -507,3 +509,30 @@ def test_broken_unknowns(kind, sentence):
     model = UNKNOWNS["noise-squared"]().model
     with pytest.raises(AssertionError, match=f"{kind.__name__}: .*({sentence})"):
         check_unknown(kind(HalfT(1.0)), model, exact=True)
+
+
+@dataclass(frozen=True)
+class HuberisedHinge(RowLoss):
+    """A hinge with a parabola in place of its corner; the slope bends at both ends of it, 0.4 apart."""
+
+    @staticmethod
+    def loglik(y: float, c: float, f: float) -> float:
+        u = 1.0 - y * f
+        return -2.0 * c * (max(u, 0.0) ** 2 - max(u - 0.4, 0.0) ** 2) / 0.8
+
+    @staticmethod
+    def score(y: float, c: float, f: float) -> float:
+        u = 1.0 - y * f
+        return 2.0 * c * y * (max(u, 0.0) - max(u - 0.4, 0.0)) / 0.4
+
+    @staticmethod
+    def gaussian(y: float, c: float, f: float, v: float) -> tuple[float, float, float]:
+        s = max(math.sqrt(v), SD_FLOOR)
+        square, mean, share = positive_square(1.0 - y * f, s)
+        other, far, beyond = positive_square(0.6 - y * f, s)
+        w = 2.0 * c * (share - beyond) / 0.4
+        return w, 2.0 * c * y * (mean - far) / 0.4 + w * f, -2.0 * c * (square - other) / 0.8
+
+
+def test_slopes_that_bend_at_two_places_near_each_other_are_averaged_exactly():
+    check_loss(HuberisedHinge())

@@ -18,6 +18,10 @@ __all__ = ["check_loss"]
 _DRAWS = 20_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _REACH = 9.5  # standard deviations after which a Gaussian average is cut
+_SETTLED = 1e-15  # change by halving an interval, to the integral of absolute values, that is rounding
+_EPSILON = float(np.finfo(float).eps)
+_MANY = 200  # intervals that a few kinks leave open at most; of more the rest is rounding of the loss itself
+_HALVINGS = 40  # of an interval at most: a kink is then known to a millionth of the rounding of f
 
 
 def check_loss(loss: Loss, *, responses: Sequence[float] = (-1.0, 1.0)) -> None:
@@ -95,22 +99,43 @@ def _bend(loss: Loss, response: float, lo: float, hi: float) -> Array:
 
 
 def _quadrature(loss: Loss, response: float, f: float, v: float) -> tuple[float, float, float, float]:
-    """``E l`` under N(f, v) and its derivatives in f and v, from loglik alone, and the largest ``|l|`` met."""
-    s = math.sqrt(v)
+    """``E l`` under N(f, v) and its derivatives in f and v, from loglik alone, and the largest ``|l|`` met.
+
+    Intervals are small near the sharpest kinks, and are halved until that changes nothing, in case there are others.
+    """
+    s, largest = math.sqrt(v), 0.0
+    here = float(loss.loglik(np.full(1, response), np.ones(1), np.full(1, f))[0])
+
+    def integrals(lo: Array, hi: Array) -> Array:
+        """Of ``l - l(f)`` times 1, z and z^2 - 1 over each interval: an array (3, intervals)."""
+        nonlocal largest
+        half = 0.5 * (hi - lo)[:, None]
+        z = lo[:, None] + half * (1.0 + _NODES)
+        level = loss.loglik(np.full(z.size, response), np.ones(z.size), (f + s * z).ravel()).reshape(z.shape)
+        largest = max(largest, float(np.abs(level).max()))
+        mass = half * _WEIGHTS * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) * (level - here)
+        return np.stack([mass.sum(axis=1), (mass * z).sum(axis=1), (mass * (z * z - 1.0)).sum(axis=1)])
+
     ends = f - _REACH * s, f + _REACH * s
     jumps = (np.concatenate((_kinks(loss, response, *ends), _bend(loss, response, *ends))) - f) / s
     graded = 2.0 * _REACH * 0.5 ** np.arange(18)
     edges = [np.linspace(-_REACH, _REACH, 39), jumps] + [k + side * graded for k in jumps for side in (-1.0, 1.0)]
     edge = np.unique(np.clip(np.concatenate(edges), -_REACH, _REACH))
-    half = 0.5 * np.diff(edge)[:, None]
-    z = (edge[:-1, None] + half * (1.0 + _NODES)).ravel()
-    mass = (half * _WEIGHTS).ravel() * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-    at = np.append(f + s * z, f)
-    level = loss.loglik(np.full(len(at), response), np.ones(len(at)), at)
-    rise = level[:-1] - level[-1]
+    lo, hi = edge[:-1], edge[1:]
+    whole, total = integrals(lo, hi), np.zeros(3)
+    small = _SETTLED * np.abs(whole).sum(axis=1, keepdims=True) + _EPSILON * largest
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (lo + hi)
+        left, right = integrals(lo, middle), integrals(middle, hi)
+        open_ = (np.abs(left + right - whole) > small).any(axis=0)
+        total += (left + right)[:, ~open_].sum(axis=1)
+        whole = np.concatenate((left[:, open_], right[:, open_]), axis=1)
+        lo, hi = np.concatenate((lo[open_], middle[open_])), np.concatenate((middle[open_], hi[open_]))
+        if not 0 < len(lo) <= _MANY:
+            break
+    average, slope, curve = total + whole.sum(axis=1)
     # d/df E l = E[l z]/s and d/dv E l = E[l (z^2 - 1)]/(2 v), by parts
-    slope, curve = float(mass @ (rise * z)) / s, float(mass @ (rise * (z * z - 1.0))) / (2.0 * v)
-    return float(level[-1] + mass @ rise), slope, curve, float(np.abs(level).max())
+    return here + float(average), float(slope) / s, float(curve) / (2.0 * v), max(largest, abs(here))
 
 
 def _check_averages(loss: Loss, response: float, f: float, v: float) -> None:
