@@ -42,6 +42,7 @@ def test_a_fit_imports_no_optional_package():
 def test_chains_that_disagree_warn_without_arviz(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     X, y = problem()
+    X = np.column_stack((X, np.random.default_rng(0).standard_normal((len(X), 40))))  # one of many will disagree
     with pytest.warns(ConvergenceWarning, match="the chains disagree: the largest R-hat is"):
         model = BayesianSVC(inference="gibbs", draws=5, warmup=0, chains=4, random_state=0).fit(X, y)
     assert {"ess", "r_hat"} <= set(model.summary().columns)
