@@ -5,15 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from parts import DESIGNS, dense_columns, each, sparse_columns, standardized
+from parts import DESIGNS, SPACES, dense_columns, sparse_columns, standardized
 
 from softmargin.designs import Dense, Design, Sparse
 from softmargin.designs.sparse import Implicit
 
 
-@pytest.mark.parametrize("make", each(DESIGNS))
-def test_ranges_add_up(make):
-    design = make()
+@pytest.mark.parametrize("name", [name for name in DESIGNS if name not in SPACES])
+def test_ranges_add_up(name):
+    design = DESIGNS[name]()
     assert isinstance(design, Design)
     n, q = design.shape
     rng = np.random.default_rng(0)

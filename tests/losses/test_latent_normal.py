@@ -8,7 +8,7 @@ from parts import LOSSES, each
 from scipy import stats
 from scipy.special import log_ndtr
 
-from softmargin import checks
+from softmargin.checks import loss as checks
 from softmargin.losses import CompleteHinge, NoisyHinge, Probit
 from softmargin.losses.normal import log_cdf
 

@@ -23,7 +23,7 @@ from engine_problems import (
 from scipy.special import exp1, expit, gammaln
 
 from softmargin.core.loop import Outcome, run
-from softmargin.core.loss import Message
+from softmargin.core.loss import Loss, Message
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import diagnostics, hmc
 from softmargin.engines.sampling.hmc.rows import Direct, rows_for, two_lines
@@ -338,7 +338,7 @@ def test_length_mixes_on_separable_data():
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class Quadratic(Loss):
     """Least squares: the posterior is Gaussian."""
 
     def loglik(self, y, c, f):

@@ -70,7 +70,7 @@ def test_draws_of_one_group_are_those_of_an_intercept():
         for iteration in range(1, 1601):
             state = engine.sweep(model, state, 0, iteration)
             if iteration > 100:
-                beta = np.roll(state.chain.beta, -lead)
+                beta = np.roll(state.beta, -lead)
                 X, law, patterns = state.unknowns[0]
                 kept.append([*beta, *law.mean, *np.diag(law.precision), *X[patterns.of_cells()][:5]])
         batches = np.array(kept).reshape(30, 50, -1).mean(axis=1)
