@@ -197,3 +197,9 @@ def test_the_package_does_not_import_typer():
     code = "import sys, softmargin.cli; softmargin.BayesianSVC; print('typer' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_newer_versions_of_typer_come_without_click(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "click", None)
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.strip()

@@ -26,7 +26,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit status: 0 done, 1 failed, 2 not understood, 130 interrupted.
     """
     try:
-        import click
         import rich  # noqa: F401
         import typer
     except ImportError:
@@ -40,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
             done = command.main(list(sys.argv[1:] if argv is None else argv), "softmargin", standalone_mode=False)
         code = int(done or 0)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except Exception as error:
         code = _failed(error)
