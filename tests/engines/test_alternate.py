@@ -1,6 +1,7 @@
 """Two unknowns at once beside the coefficients: one objective, raised by every part."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from engine_problems import build, log_integral
 from missing_problems import LEVEL, noisy_column, noisy_column_grid, with_holes
 from parts import ENGINES
 
-from softmargin.core.loop import run
+from softmargin.core.loop import Info, run
 from softmargin.core.unknown import Unknown, implied
 from softmargin.engines.alternate import Alternate
 from softmargin.engines.vi.gaussian import GaussianVI
@@ -79,3 +80,54 @@ def test_unknowns_are_what_they_say():
     assert known.unknowns == () and not np.isnan(known.blocks.matvec(np.ones(4))).any()
     np.testing.assert_allclose(known.c, states[0].weight * model.c)
     np.testing.assert_array_equal(implied(model, states, without=0).c, model.c)
+
+
+class At(NamedTuple):
+    objective: float
+    rows: None = None
+
+
+@dataclass(frozen=True)
+class Climbing:
+    """An engine that gains what it is told to."""
+
+    gains: tuple[float, ...]
+    needs_loss = ("gaussian",)
+    needs_prior = ()
+
+    def init(self, model):
+        return At(0.0)
+
+    def step(self, model, state, iteration):
+        return At(state.objective + self.gains[iteration]), Info(0.0, self.gains[iteration])
+
+    def coefficients(self, state):
+        return np.zeros(3), np.eye(3)
+
+    def seen(self, model, state, *, rows):
+        return state
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of steps, which nothing depends on."""
+
+    moves: bool
+    changes_rows = False
+
+    def start(self, model):
+        return (0,)
+
+    def apply(self, model, state):
+        return model
+
+    def expect(self, model, state, seen, *, careful=False):
+        return ((state[0] + 1,) if self.moves else state), 0.0
+
+
+@pytest.mark.parametrize("mode", [False, True])
+@pytest.mark.parametrize(("moves", "steps"), [(True, 5), (False, 2)])
+def test_one_short_step_is_not_the_end_while_unknowns_move(mode, moves, steps):
+    model = build(np.eye(3), np.array([-1.0, 1.0, 1.0])).with_unknowns((Number(moves),))
+    done = run(Alternate(Climbing((1.0, 1e-9, 0.5, 1e-9, 1e-9, 1.0)), mode=mode), model, max_iter=6, tol=1e-6)
+    assert done.converged and done.n_iter == steps

@@ -20,6 +20,7 @@ class Alternated(NamedTuple):
     unknowns: tuple[Any, ...]
     parts: tuple[float, ...]
     objective: float
+    change: float = math.inf  # of the objective by the last step, relative
 
     @property
     def prior(self) -> Any:
@@ -72,7 +73,7 @@ class Alternate:
         """A warm start: the state as seen by another prior, and the unknowns' best densities then."""
         inner = self.engine.restart(implied(model, state.unknowns), state.inner)
         nothing = (-math.inf,) * len(state.unknowns)
-        return self._refreshed(model, state._replace(inner=inner, parts=nothing, objective=-math.inf))
+        return self._refreshed(model, state._replace(inner=inner, parts=nothing, objective=-math.inf, change=math.inf))
 
     def step(self, model: Model, state: Alternated, iteration: int) -> tuple[Alternated, Info]:
         """One step of the engine, then every unknown in turn."""
@@ -83,8 +84,12 @@ class Alternate:
         if self.mode:  # solves that are not exact move one part against the other, with no change of their sum
             change = abs(gain) / (1.0 + min(abs(new.objective), abs(new.inner.objective)))
             resting = inner is state.inner or math.isinf(info.change)
-            return new, Info(new.objective, max(change, info.change) if resting else change)
-        return new, Info(new.objective, max(relative(gain, new.objective), info.change))  # both must come to rest
+            change = max(change, info.change) if resting else change
+        else:
+            change = max(relative(gain, new.objective), info.change)  # both must come to rest
+        # one short step is no sign of an end while unknowns move: one of them may have been moved carefully
+        moving = any(a is not b for a, b in zip(state.unknowns, new.unknowns, strict=True))
+        return new._replace(change=change), Info(new.objective, max(change, state.change) if moving else change)
 
     def _refreshed(self, model: Model, state: Alternated) -> Alternated:
         for place in range(len(model.unknowns)):
