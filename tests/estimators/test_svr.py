@@ -285,7 +285,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(data):
 
 def test_a_warning_points_at_the_line_that_called_fit(data):
     X, y = data
-    with pytest.warns(ConvergenceWarning, match="vb did not converge: relative change .* after 1 iterations") as caught:
+    with pytest.warns(ConvergenceWarning, match="vb did not converge: .* after 1 iterations") as caught:
         BayesianSVR(max_iter=1, tol=1e-12).fit(X, y)
     assert [each.filename for each in caught] == [__file__]
 
