@@ -156,3 +156,11 @@ def test_points_that_others_determine_are_left_out():
     assert few.size < 40
     assert few.features(X)[1].max() < 1e-5
     assert inducing_map(narrow, X, 100, np.random.default_rng(1)).size == 100
+
+
+def test_rows_that_are_picked_keep_their_own_undetermined_variance():
+    rng = np.random.default_rng(0)
+    features, rest = rng.standard_normal((7, 3)), rng.uniform(0.1, 0.9, 7)
+    some = Loose.of(features, rest, intercept=True).pick(np.array([5, 0, 2]))
+    np.testing.assert_array_equal(some.rest, rest[[5, 0, 2]])
+    np.testing.assert_array_equal(some.rows(np.arange(3))[:, 1:], features[[5, 0, 2]])
