@@ -86,8 +86,14 @@ class Responding:
             self.epsilon_ = model.units.spread * float(np.mean([loss.band for loss in losses]))
 
     def _warn_of_model(self) -> None:
-        """At most one warning: that nothing was learned about the middle of y, or what the fit remarks."""
-        message = self._fitted.fit.remark
+        """At most one warning: what there is to remark."""
+        message = self._remark()
+        if message:
+            warn_user(message, ModelWarning)
+
+    def _remark(self) -> str:
+        """A sentence: that nothing was learned about the middle of y, or what the fit remarks; or nothing."""
+        message: str = self._fitted.fit.remark
         losses = self._fitted.fit.held.losses
         median = abs(float(losses[0].noise_cdf(np.zeros(1), 1.0)[0]) - 0.5) < 1e-9  # f is in the middle of y
         if median and self.loo_.r2 < _NOTHING:
@@ -96,5 +102,4 @@ class Responding:
                 f"{1.0 - self.loo_.r2:.2f} times the squared error of the mean of the others; look for other "
                 "predictors, or more rows."
             )
-        if message:
-            warn_user(message, ModelWarning)
+        return message

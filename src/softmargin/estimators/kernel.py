@@ -22,7 +22,8 @@ from softmargin.inference.functions import INFERENCES
 from softmargin.losses import CompleteHinge, Hinge, Logit, Loss, NoisyHinge, Probit
 from softmargin.models.kernel.fit import KernelRecipe, fit_kernel, fit_kernel_pairs
 from softmargin.models.kernel.inducing import KernelStream
-from softmargin.models.remarks import warn_of_models
+from softmargin.models.observed import Observed
+from softmargin.models.remarks import remark_on_models, warn_of_models
 from softmargin.refusals import refused
 from softmargin.rows.streams import Streams
 
@@ -279,12 +280,17 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         end()
         self.loo_probability_ = np.full((len(index), len(self.classes_)), np.nan)
         self.loo_probability_[used] = self._fitted.loo_probability
+        self._observed = Observed.of(own, count, weight)
         self._publish()
         if recipe.basis == "active":
             self._publish_active(used, own, len(index))
         if before is None:
-            warn_of_models(self._fitted, entropy(own, weight))
+            self._entropy = entropy(own, weight)
+            warn_of_models(self._fitted, self._entropy)
         return self
+
+    def _remark(self) -> str:
+        return remark_on_models(self._fitted, self._entropy)
 
     def _publish_active(self, used: Any, index: Any, n: int) -> None:
         """Probabilities of the training rows, one row a pair if there are many, and the number of active ones."""

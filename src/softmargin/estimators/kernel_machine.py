@@ -15,7 +15,7 @@ from softmargin.core.array import Array
 from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_names, check_numeric, fitted
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._parts import Composed
-from softmargin.inference.notices import warn_of_fits
+from softmargin.inference.notices import notice_of_fits, warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.fitted import spread_of
@@ -131,6 +131,16 @@ class KernelMachine(CallbackSupport, Composed):
         """New rows, checked."""
         check_is_fitted(self)
         return self._rows(X, reset=False)
+
+    def _remark(self) -> str:
+        """What is to be said about the model, or nothing."""
+        raise NotImplementedError
+
+    def _worries(self) -> list[str]:
+        """The sentences that a fit warns with: of its run, and of the model."""
+        check_is_fitted(self)
+        notice = notice_of_fits([model.fit for model in self._fitted.parts], self.inference, self.tol)
+        return [text for text in (notice, self._remark()) if text]
 
     def sample(self, X: Any, n: int = 100, random_state: Any = None) -> Array:
         """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs if there are many."""

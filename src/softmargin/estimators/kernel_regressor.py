@@ -25,6 +25,7 @@ from softmargin.losses import Loss
 from softmargin.models.fitted import spread_of
 from softmargin.models.kernel.plan import Plan
 from softmargin.models.kernel.regression import KernelRegression, fit_kernel_regression
+from softmargin.models.observed import Observed
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
@@ -197,6 +198,7 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
                 plan, likelihoods, units, rows, y, count, at=used, unit=unit, **task
             ).settled()
             end()
+            self._observed = Observed.of(y, count, count)
             self._publish()
             return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
 from numbers import Real
 from typing import Any
 
@@ -19,6 +20,7 @@ from softmargin.estimators._parts import Composed
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
 from softmargin.exceptions import DataWarning, warn_user
+from softmargin.inference.notices import notice_of_fits
 from softmargin.models.build import SOLVERS
 from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
@@ -90,24 +92,53 @@ class LinearMachine(CallbackSupport, Composed):
 
         return int(effective_n_jobs(self.n_jobs))
 
-    def _note_constant_columns(self, keep: Any, names: Any) -> None:
-        constant = np.ones(self.n_features_in_, dtype=bool)
+    def _constant_columns(self, keep: Any) -> str:
+        """A sentence about columns that do not vary, or nothing."""
+        constant, names = np.ones(self.n_features_in_, dtype=bool), fitted(self, "feature_names_in_")
         constant[keep[keep < self.n_features_in_]] = False  # marks of missing values come after the columns of X
         dropped = np.flatnonzero(constant)
-        if len(dropped):
-            shown = ", ".join(str(names[j]) if names is not None else str(j) for j in dropped[:5])
-            more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
-            warn_user(
-                f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}.",
-                DataWarning,
-            )
+        if not len(dropped):
+            return ""
+        shown = ", ".join(str(names[j]) if names is not None else str(j) for j in dropped[:5])
+        more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
+        return f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}."
+
+    def _remark(self) -> str:
+        """What is to be said about the model, or nothing."""
+        raise NotImplementedError
+
+    def _worries(self) -> list[str]:
+        """The sentences that a fit warns with: of its run, of the model, and of columns that do not vary."""
+        check_is_fitted(self)
+        fits, keep = [model.fit for model in self._fitted.parts], self._reader.columns.keep
+        constant = self._constant_columns(keep) if len(self._fitted.parts) == 1 else ""  # pairs have fewer rows
+        return [text for text in (notice_of_fits(fits, self.inference, self.tol), self._remark(), constant) if text]
+
+    def smooth_effects(self, level: float = 0.95) -> dict[str, pd.DataFrame]:
+        """Every smooth term by its name: values x of the column, the function there with its line, and its interval.
+
+        The function is zero where the line is: at the mean of the column, if columns are standardized. With many
+        classes the pair or class is a level of the index.
+        """
+        check_is_fitted(self)
+        check_level(level)
+        classes = fitted(self, "classes_")
+        found = [model.reader.curves(model.joint, model.stretch, level, classes) for model in self._fitted.parts]
+        if len(found) == 1:
+            return found[0]
+        pairs = [f"{a} | {b}" for a, b in combinations(np.asarray(classes).tolist(), 2)]
+        names = list(dict.fromkeys(name for curves in found for name in curves))
+        each = list(zip(pairs, found, strict=True))
+        return {name: pd.concat({p: c[name] for p, c in each if name in c}, names=["pair"]) for name in names}
 
     def _note_training(self, rows: Training) -> None:
         """Keep what predictions need to know of the training rows."""
         self._used = rows.used
         if rows.indicators is not None:
             self.indicators_ = rows.indicators
-        self._note_constant_columns(rows.columns.keep, fitted(self, "feature_names_in_"))
+        constant = self._constant_columns(rows.columns.keep)
+        if constant:
+            warn_user(constant, DataWarning)
 
     def _plan(self, prior: Any, loss: Any, rows: Training, **more: Any) -> Recipe:
         """What is asked for, with the training rows' own needs."""

@@ -18,6 +18,7 @@ from softmargin.core.validation import (
     labels_given,
     row_weights,
 )
+from softmargin.designs.classes import pair_weights
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
@@ -33,9 +34,11 @@ from softmargin.losses import Hinge, Logit, Loss, Probit, SquaredHinge
 from softmargin.models.build import prior_of
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.classes.schemes import SCHEMES, fit_classes
+from softmargin.models.classes.sum_to_zero import cost_table
 from softmargin.models.fitted import spread_of
+from softmargin.models.observed import Observed
 from softmargin.models.prior_choice import Selection
-from softmargin.models.remarks import warn_of_models
+from softmargin.models.remarks import remark_on_models, warn_of_models
 from softmargin.models.two_class import Binary, Recipe
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
@@ -259,6 +262,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         end()
         self._publish()
         self._entropy = entropy(rows.y, weight)
+        if costs is not None:  # what an error of a row costs on average is how it counts in the link
+            weight = pair_weights(rows.y, weight, cost_table(costs, len(self.classes_)), len(self.classes_)).sum(axis=0)
+        self._observed = Observed.of(rows.y, rows.counts, weight)
         warn_of_models(self._fitted, self._entropy)
         return self
 
@@ -268,6 +274,9 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
     def _header(self) -> str:
         return header_of(self._fitted, named_loss(self.likelihood, _LOSSES)[0], self._entropy)
+
+    def _remark(self) -> str:
+        return remark_on_models(self._fitted, self._entropy)
 
     def _says_nothing(self) -> bool:
         return named_loss(self.likelihood, _LOSSES)[0] == "hinge" and bool(self.loo_.score > _SIGNAL * self._entropy)

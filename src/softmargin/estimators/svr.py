@@ -23,6 +23,7 @@ from softmargin.inference.regression_readout import Units
 from softmargin.losses import Loss
 from softmargin.models.build import prior_of
 from softmargin.models.fitted import spread_of
+from softmargin.models.observed import Observed
 from softmargin.models.prior_choice import Selection
 from softmargin.models.regression import Regression, fit_regression
 from softmargin.rows.in_memory import one_blas_thread
@@ -224,6 +225,7 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
         data: Any = (rows.X, rows.y, rows.counts, rows.columns)
         self._fitted = fit_regression(recipe, likelihoods, units, *data, **task).settled()
         end()
+        self._observed = Observed.of(rows.y, rows.counts, rows.counts)
         self._publish()
         return self
 

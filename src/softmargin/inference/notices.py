@@ -14,13 +14,20 @@ from softmargin.posterior import diagnostics
 from softmargin.posterior.classes import ClassDraws
 from softmargin.posterior.coefficients import DrawsPosterior
 
-__all__ = ["warn_of_fits"]
+__all__ = ["notice_of_fits", "warn_of_fits"]
 
 _DISAGREE = 0.1  # range of an inclusion probability over chains that calls for a warning
 
 
 def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float) -> None:
-    """At most one warning, of the worst of several fits: stopped, not converged, or chains that disagree."""
+    """At most one warning: what ``notice_of_fits`` says."""
+    message = notice_of_fits(fits, inference, tol)
+    if message:
+        warn_user(message, ConvergenceWarning)
+
+
+def notice_of_fits(fits: Sequence[Fit], inference: str, tol: float) -> str:
+    """A sentence about the worst of several fits: stopped, not converged, or chains that disagree; or nothing."""
     many = f" in {{}} of {len(fits)} pairs" if len(fits) > 1 else ""
     message = ""
     stopped = [fit for fit in fits if fit.outcome.interrupted]
@@ -47,8 +54,7 @@ def warn_of_fits(fits: Sequence[Fit], inference: str, tol: float) -> None:
     elif any(fit.inclusion is None for fit in fits):
         drawn = [fit.posterior for fit in fits if isinstance(fit.posterior, (DrawsPosterior, ClassDraws))]
         message = diagnostics.not_mixed(drawn)
-    if message:
-        warn_user(message, ConvergenceWarning)
+    return message
 
 
 def _disagreement(fit: Fit) -> float:

@@ -26,6 +26,8 @@ from softmargin.unknowns.covariates import CovariateLaw
 
 __all__ = ["Moments", "Reader", "indicators"]
 
+_POINTS = 101  # values of a column at which its smooth function is given
+
 
 class Moments(NamedTuple):
     """Mean of f, the variance of what is not known of it, and what groups that were not seen vary by."""
@@ -163,17 +165,50 @@ class Reader:
             found[term.name] = pd.DataFrame(table, index=index)
         return found
 
+    def curves(
+        self, posterior: Any, stretch: float, level: float = 0.95, classes: Any = None
+    ) -> dict[str, pd.DataFrame]:
+        """For every smooth term its function, line and bend together: x, mean, and where there is a spread interval."""
+        found, start, reach, tail = {}, self.size, float(ndtri(0.5 + 0.5 * level)), 0.5 * (1.0 - level)
+        for number, term in enumerate(self.terms):
+            curve: Any = term
+            at = np.arange(start, start + term.prior.size)
+            start += term.prior.size
+            if not isinstance(term.effect, Smooth) or curve.spline is None:
+                continue
+            x = np.linspace(curve.spline.knots[0], curve.spline.knots[-1], _POINTS)
+            own = np.flatnonzero(self.columns.keep == curve.place)
+            line = (x[:, None] - self.columns.shift[own]) * self.columns.scale[own]
+            bend, lead = curve.spline.columns(x), int(self.columns.intercept) + own
+            rows, at = np.hstack((line, bend)), np.concatenate((lead, at))
+            table = {"x": x, "mean": rows @ posterior.mean[at]}
+            if posterior.has_spread:
+                plain = np.zeros((_POINTS, self.size))
+                plain[:, lead] = line
+                part = GroupTerm(np.zeros(_POINTS, dtype=np.intp), 1, np.ascontiguousarray(bend))
+                sd = stretch * np.sqrt(Blocks(self._alone(number, part, plain)).row_quad(posterior.root))
+                lower, upper = table["mean"] - reach * sd, table["mean"] + reach * sd
+                if isinstance(posterior, DrawsPosterior):
+                    drawn = widened(posterior, stretch).draws[..., at] @ rows.T
+                    lower, upper = np.quantile(drawn.reshape(-1, _POINTS), (tail, 1.0 - tail), axis=0)
+                table |= {"sd": sd, "lower": lower, "upper": upper}
+            found[term.name] = pd.DataFrame(table)
+        return found
+
     def _spread(self, posterior: Any, number: int, groups: int, turn: Array) -> Array:
         """Standard deviations (groups, effects) of a term's effects in the units of the data."""
-        nothing = np.full(groups, -1, dtype=np.intp)
-        base: Any = Dense.plain(np.zeros((groups, self.size)), intercept=False)
-        parts = [GroupTerm(nothing, count, np.zeros((groups, width))) for count, width in map(_shape, self.terms)]
         found = np.empty((groups, len(turn)))
         for effect, weights in enumerate(turn):  # a row that sees one effect of one group has its variance
             own = GroupTerm(np.arange(groups), groups, np.ascontiguousarray(np.tile(weights, (groups, 1))))
-            design: Any = Grouped(base, (*parts[:number], own, *parts[number + 1 :]))
+            design = self._alone(number, own, np.zeros((groups, self.size)))
             found[:, effect] = np.sqrt(Blocks(design).row_quad(posterior.root))
         return found
+
+    def _alone(self, number: int, own: GroupTerm, plain: Array) -> Any:
+        """Rows with the numbers ``plain`` in the predictors, and of all terms only ``own`` at the place ``number``."""
+        nothing = np.full(len(plain), -1, dtype=np.intp)
+        parts = [GroupTerm(nothing, count, np.zeros((len(plain), width))) for count, width in map(_shape, self.terms)]
+        return Grouped(Dense.plain(plain, intercept=False), (*parts[:number], own, *parts[number + 1 :]))
 
     def variance_components(self, noise: float, level: float = 0.95) -> pd.DataFrame:
         """Standard deviations and correlations between groups.

@@ -16,7 +16,7 @@ from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.variational import fit_vb
 from softmargin.losses.logit import Logit
 
-__all__ = ["compared_with_logit", "warn_of_models"]
+__all__ = ["compared_with_logit", "remark_on_models", "warn_of_models"]
 
 _NOTHING = 0.99  # share of the entropy of the class shares from which a score says nothing
 _OPEN = 0.7  # share of the entropy below which the hinge is not flat, and no other likelihood is tried
@@ -63,13 +63,20 @@ def _losses(held: Any, label: Any) -> Array:
 
 
 def warn_of_models(fitted: Any, least: float) -> None:
-    """At most one warning: that the model predicts no better than the class shares, or what a part of it remarks.
+    """At most one warning: what ``remark_on_models`` says."""
+    message = remark_on_models(fitted, least)
+    if message:
+        warn_user(message, ModelWarning)
+
+
+def remark_on_models(fitted: Any, least: float) -> str:
+    """A sentence: that the model predicts no better than the class shares, or what a part of it remarks; or nothing.
 
     ``least`` is the entropy of the class shares.
     """
     fits = [model.fit for model in fitted.parts]
     if any(fit.outcome.interrupted for fit in fits):
-        return
+        return ""
     message = next((fit.remark for fit in fits if fit.remark), "")
     score = _score(fitted)
     if score > _NOTHING * least:
@@ -78,8 +85,7 @@ def warn_of_models(fitted: Any, least: float) -> None:
             f"the frequencies alone {least:.3f}; the columns say next to nothing, or another likelihood, prior or "
             "learning_rate is needed."
         )
-    if message:
-        warn_user(message, ModelWarning)
+    return message
 
 
 def _score(fitted: Any) -> float:

@@ -64,6 +64,7 @@ _PARTS = {
     "models.kernel.inducing": ["KernelStream", "Seen"],
     "models.kernel.models": ["KernelBinary", "KernelExpansions"],
     "models.kernel.regression": ["KernelRegression"],
+    "models.observed": ["Observed"],
     "models.random_effects.effect": ["RandomEffect", "Smooth"],
     "models.random_effects.terms": ["_Curve", "_Groups"],
     "models.reader": ["Reader"],

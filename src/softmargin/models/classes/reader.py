@@ -55,8 +55,20 @@ class ClassReader(Reader):
         ]
         found: dict[str, pd.DataFrame] = {}
         for name in each[0]:
-            tables = dict(zip(np.asarray(classes).tolist(), (one[name] for one in each), strict=True))
-            table: pd.DataFrame = pd.concat(tables, names=["class"])
+            table = _by_class([one[name] for one in each], classes)
             own = list(range(1, table.index.nlevels))
             found[name] = table.reorder_levels([*own, 0]).loc[:, list(each[0][name].columns)]
         return found
+
+    def curves(
+        self, posterior: Any, stretch: float, level: float = 0.95, classes: Any = None
+    ) -> dict[str, pd.DataFrame]:
+        """For every smooth term its function in the score of every class."""
+        each = [super(ClassReader, self).curves(posterior.of_class(r), stretch, level) for r in range(posterior.k)]
+        return {name: _by_class([one[name] for one in each], classes) for name in each[0]}
+
+
+def _by_class(tables: list[pd.DataFrame], classes: Any) -> pd.DataFrame:
+    """Tables of the classes, one below the other."""
+    found: pd.DataFrame = pd.concat(dict(zip(np.asarray(classes).tolist(), tables, strict=True)), names=["class"])
+    return found
