@@ -18,7 +18,7 @@ from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.rows.block import CELL, Block, Whole
-from softmargin.rows.summation import TreeSum
+from softmargin.rows.summation import TreeSum, joined
 
 __all__ = ["Blocks", "Cell", "one_blas_thread"]
 
@@ -173,7 +173,7 @@ class Blocks:
                 tree.push(k, 0, fn(self.cells[k]))
             return tree
 
-        return _joined(self.parallel(partial, self._groups)).total()
+        return joined(self.parallel(partial, self._groups)).total()
 
     @property
     def _blocks(self) -> list[Block]:
@@ -231,7 +231,7 @@ class Blocks:
         total: list[Any] = []
         for each in zip(*parts, strict=True):
             if isinstance(each[0], TreeSum):
-                total += _joined(each).total()
+                total += joined(each).total()
             else:
                 total += self._in_one_piece(each)
         return tuple(total)
@@ -302,14 +302,3 @@ class Kept:
     def fetch(self) -> Any:
         """The vectors, home."""
         return self.vectors
-
-
-def _joined(trees: Sequence[TreeSum]) -> TreeSum:
-    """The sum of the cells of several runs, in their order."""
-    if len(trees) == 1:
-        return trees[0]
-    total = TreeSum()
-    for tree in trees:
-        for node in tree.nodes:
-            total.push(*node)
-    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.rows.compiled import njit
 
-__all__ = ["TreeSum", "cell_sums"]
+__all__ = ["TreeSum", "cell_sums", "joined"]
 
 _FEW = 4  # cells up to which they are added one by one
 
@@ -65,6 +66,17 @@ class TreeSum:
         for _, _, left in reversed(self.nodes[:-1]):
             value = tuple(a + b for a, b in zip(left, value, strict=True))
         return value
+
+
+def joined(trees: Sequence[TreeSum]) -> TreeSum:
+    """The sum of the cells of several runs, in their order."""
+    if len(trees) == 1:
+        return trees[0]
+    total = TreeSum()
+    for tree in trees:
+        for node in tree.nodes:
+            total.push(*node)
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
