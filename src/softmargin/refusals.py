@@ -178,6 +178,28 @@ REFUSALS: dict[str, Refusal] = {
         "selecting variables for all classes keeps a square matrix of {size} dimensions, more than {most}; use "
         "prior='group-lasso', or fewer columns.",
     ),
+    "effects elsewhere": Refusal(
+        "X that is not in memory",
+        "random effects, `groups`",
+        "{kind} goes without random effects and groups; bring the rows into memory, or make columns of the groups.",
+    ),
+    "point masses elsewhere": Refusal(
+        "X that is not in memory",
+        _POINT,
+        "{kind} does not go with priors that select, which scan the columns of all rows; bring the rows into memory, "
+        "or use prior='ridge', 'lasso' or 'horseshoe'.",
+    ),
+    "scores elsewhere": Refusal(
+        "X that is not in memory",
+        "`multi_class='sum-to-zero'`, `'crammer-singer'` with more than two classes",
+        "{kind} with more than two classes needs multi_class='pairwise'; use it, or bring the rows into memory.",
+    ),
+    "wide elsewhere": Refusal(
+        "X that is not in memory",
+        "more columns than rows, `solver='dual'`, `'cg'`",
+        "{kind} needs more rows than columns and solver='auto' or 'cholesky', and has {rows} rows and {columns} "
+        "columns with solver={solver!r}; bring the rows into memory.",
+    ),
     "a part without what is needed": Refusal(
         "an engine or solver",
         "a part that does not offer what it needs, as one of your own may",

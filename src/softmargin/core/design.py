@@ -55,6 +55,11 @@ class Design(Part, ABC):
         """The given rows as a plain dense array, intercept included."""
 
     @optional
+    def values(self, lo: int = 0, hi: int | None = None) -> Array:
+        """The rows lo..hi as they are stored, before they are shifted and scaled."""
+        raise NotImplementedError
+
+    @optional
     def outer(self) -> Array:
         """``X X'`` without the intercept column."""
         raise NotImplementedError

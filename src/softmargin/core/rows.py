@@ -79,6 +79,9 @@ class Block(Protocol):
     def excess_slope(self, w: Array, mean: Array) -> Any:
         """Half the derivative of ``w'excess(mean)`` in the mean."""
 
+    def added(self, product: Callable[..., Any], *vectors: Array) -> Any:
+        """The sum over cells of ``product(*parts, lo, hi)``, each with its part of the vectors and its rows."""
+
 
 class Rows(Protocol):
     """Responses, weights and columns of all rows, cut into cells of a fixed size.

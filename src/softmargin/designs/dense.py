@@ -106,6 +106,9 @@ class Dense(Design):
     def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1] + self.intercept
 
+    def values(self, lo: int = 0, hi: int | None = None) -> Array:
+        return self.X[lo:hi]
+
     def _range(self, lo: int, hi: int | None) -> tuple[int, int]:
         return lo, self.X.shape[0] if hi is None else hi
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,14 +10,20 @@ import scipy.sparse as sp
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
+from softmargin.core.rows import Rows
+from softmargin.core.validation import IMPUTE, check_finite
 from softmargin.designs.dense import Dense
 from softmargin.designs.sparse import Sparse
 from softmargin.rows.compiled import njit
+from softmargin.rows.elsewhere import Elsewhere
+from softmargin.rows.in_memory import Blocks
 
-__all__ = ["Columns", "design_for", "standardize"]
+__all__ = ["Columns", "as_given", "centred_apart", "design_for", "standardize", "standardize_rows"]
 
+_COMPLETE = f"missing values can be part of the model where all rows are in memory; {IMPUTE}"
+_CACHED = 65536  # numbers that stay in the cache
 _TOO_FAR = 1e5
-_FAR = 1e3  # a dense column this many spreads away from zero is centred in a copy: shifting products would cancel
+_FAR = 1e3  # spreads that a dense column may be away from zero before it is centred in a copy
 
 
 class Columns(NamedTuple):
@@ -52,34 +59,46 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float =
     and only all-zero columns are left out. Rows count by ``weight``, so a weight of 2 equals a repeated row. Columns
     with ``power`` 0 are not centred either.
     """
-    p, sparse = X.shape[1], bool(sp.issparse(X))
+    if not sp.issparse(X):
+        return standardize_rows(Blocks(Dense.plain(X), weight=weight), intercept=intercept, power=power)
+    X = _added_up(X)
     share = weight / weight.sum()
-    if sparse:
-        X = _added_up(X)
-    # moments of columns divided by their largest entry, so that 1e-200 and 1e200 do not under- or overflow
-    if sparse:
-        high, low, mean, stored = _stored_sums(X.data, X.indices, X.indptr, share, p)
-    else:
-        high, low = (np.asarray(end, dtype=np.float64).ravel() for end in (X.max(axis=0), X.min(axis=0)))
-        mean = np.asarray(X.T @ share).ravel() if intercept else np.zeros(p)
+    high, low, mean, stored = _stored_sums(X.data, X.indices, X.indptr, share, X.shape[1])
+    unit = _units(high, low)
+    mean = mean / unit if intercept else np.zeros(X.shape[1])
+    # stored entries by their distance from the mean, the others by the mean itself
+    variance = np.maximum(1.0 - stored, 0.0) * mean**2
+    _add_squares(X.data, X.indices, X.indptr, share, unit, mean, variance)
+    return _columns(high, low, mean, variance, intercept, power)
+
+
+def standardize_rows(rows: Rows, *, intercept: bool = True, power: float = 1.0, names: Any = None) -> Columns:
+    """The same of rows of plain columns, wherever they are, in two passes; rows count by their weight.
+
+    Entries that are not finite are refused, with the ``names`` of their columns.
+    """
+    ((total,),) = rows.sum(_weights)
+    with np.errstate(invalid="ignore"):  # of infinite entries, which are refused
+        ends, mean = rows.sum(_ends, float(total))
+    check_finite(np.stack((ends.high, ends.low)), names, way=_COMPLETE)
+    unit = _units(ends.high, ends.low)
+    mean = mean / unit if intercept else np.zeros(len(unit))
+    (variance,) = rows.sum(_squares, (float(total), unit, mean))
+    return _columns(ends.high, ends.low, mean, variance, intercept, power)
+
+
+def _units(high: Array, low: Array) -> Array:
+    """The largest entry of every column: moments in these units do not under- or overflow at 1e-200 and 1e200."""
     largest = np.maximum(np.abs(high), np.abs(low))
-    unit = np.where(largest > 0, largest, 1.0)
-    mean = mean / unit if intercept else np.zeros(p)
-    if sparse:
-        # stored entries by their distance from the mean, the others by the mean itself
-        variance = np.maximum(1.0 - stored, 0.0) * mean**2
-        _add_squares(X.data, X.indices, X.indptr, share, unit, mean, variance)
-    else:
-        variance = np.zeros(p)
-        step = max(1, 65536 // max(p, 1))  # rows that stay in the cache
-        for lo in range(0, len(X), step):
-            rows = slice(lo, lo + step)
-            off = X[rows] / unit
-            off -= mean
-            off *= off
-            variance += share[rows] @ off
+    return np.where(largest > 0, largest, 1.0)
+
+
+def _columns(high: Array, low: Array, mean: Array, variance: Array, intercept: bool, power: float) -> Columns:
+    """How columns are shifted and scaled, from their largest and smallest entries and their moments in their units."""
+    p, unit = len(high), _units(high, low)
     noise = 1e-26 * np.maximum(mean**2, 1e-300)  # what rounding leaves in the variance of a constant
-    keep = np.flatnonzero((variance > noise) & ((high > low) if intercept else (largest > 0)))
+    varies = (high > low) if intercept else (high != 0.0) | (low != 0.0)
+    keep = np.flatnonzero((variance > noise) & varies)
     mean, sd, unit = mean[keep], np.sqrt(variance[keep]), unit[keep]
     if power == 1.0:
         return Columns(keep, mean * unit, 1.0 / sd / unit, intercept, p)
@@ -90,6 +109,50 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float =
     kept = np.exp(2.0 * (1.0 - power) * (log_sd - middle))
     scale = np.exp(-power * log_sd - (1.0 - power) * middle) * np.sqrt(len(keep) / max(kept.sum(), 1e-300))
     return Columns(keep, mean * unit, scale, intercept, p)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Largest and smallest entry of every column; the sum of two is that of the rows of both."""
+
+    high: Array
+    low: Array
+
+    def __add__(self, other: _Ends) -> _Ends:
+        return _Ends(np.maximum(self.high, other.high), np.minimum(self.low, other.low))
+
+
+def _weights(block: Any, small: None) -> Any:
+    """Sum the weights."""
+    return (block.sums(block.weight),)
+
+
+def _ends(block: Any, total: float) -> Any:
+    """Find the largest and smallest entry of every column, and sum the entries times the share of their rows."""
+
+    def of_cell(weight: Array, lo: int, hi: int) -> tuple[_Ends, Array]:
+        X = block.design.values(lo, hi)
+        return _Ends(*(np.asarray(end, dtype=float) for end in (X.max(axis=0), X.min(axis=0)))), X.T @ (weight / total)
+
+    return (block.added(of_cell, block.weight),)
+
+
+def _squares(block: Any, small: tuple[float, Array, Array]) -> Any:
+    """Sum squared distances from the means, in units of the columns, times the share of their rows."""
+    total, unit, mean = small
+    step = max(1, _CACHED // max(len(unit), 1))
+
+    def of_cell(weight: Array, lo: int, hi: int) -> Array:
+        X, share, variance = block.design.values(lo, hi), weight / total, np.zeros(len(unit))
+        for start in range(0, len(X), step):
+            at = slice(start, start + step)
+            off = X[at] / unit
+            off -= mean
+            off *= off
+            variance += share[at] @ off
+        return variance
+
+    return (block.added(of_cell, block.weight),)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -134,8 +197,20 @@ def _added_up(X: Any) -> Any:
     return X
 
 
+def as_given(p: int) -> Columns:
+    """The columns as they are, without an intercept."""
+    return Columns(np.arange(p), np.zeros(p), np.ones(p), False, p)
+
+
+def centred_apart(columns: Columns) -> bool:
+    """Whether dense columns are so far from zero that they are centred in a copy: shifting products would cancel."""
+    return bool(np.any(np.abs(columns.shift) * columns.scale > _FAR))
+
+
 def design_for(X: Any, columns: Columns) -> Design:
-    """The design of the model's columns on the rows of ``X`` (dense or CSR)."""
+    """The design of the model's columns on the rows of ``X``: dense, CSR, or elsewhere."""
+    if isinstance(X, Elsewhere):
+        return X.design(columns)
     sparse: bool = sp.issparse(X)
     if len(columns.keep) < X.shape[1]:
         X = X[:, columns.keep] if sparse else np.ascontiguousarray(X[:, columns.keep])
@@ -152,6 +227,6 @@ def design_for(X: Any, columns: Columns) -> Design:
             X = X.multiply(columns.scale[None, :]).tocsr()
             return Sparse(X, columns.shift * columns.scale, np.ones(len(columns.scale)), columns.intercept)
         return Sparse(X, columns.shift, columns.scale, columns.intercept)
-    if np.any(np.abs(columns.shift) * columns.scale > _FAR):
+    if centred_apart(columns):
         return Dense(X - columns.shift, np.zeros(len(columns.keep)), columns.scale, columns.intercept)
     return Dense(X, columns.shift, columns.scale, columns.intercept)

@@ -14,6 +14,7 @@ from softmargin.inference.regression_readout import Units
 from softmargin.losses import EpsilonInsensitive, Loss, Squared
 from softmargin.models.regression import Likelihood
 from softmargin.priors.scales import HalfCauchy
+from softmargin.rows.totals import totals
 from softmargin.unknowns.noise import Noise
 
 __all__ = ["LIKELIHOODS", "Responding", "numbers", "response_units"]
@@ -29,10 +30,11 @@ def numbers(y: Any) -> Array:
 
 def response_units(y: Array, count: Array, *, centred: bool = True) -> Units:
     """The mean of y, or zero, and its standard deviation around that."""
-    centre = float(count @ y / count.sum()) if centred else 0.0
+    rows, mean = totals(count, (count, y))
+    centre = float(mean / rows) if centred else 0.0
     off = y - centre
     size = float(np.abs(off).max())
-    spread = size * float(np.sqrt(count @ (off / size) ** 2 / count.sum())) if size > 0 else 1.0
+    spread = size * float(np.sqrt(totals((count, (off / size) ** 2))[0] / rows)) if size > 0 else 1.0
     return Units(centre, spread if spread > 1e-14 * abs(centre) else 1.0)
 
 

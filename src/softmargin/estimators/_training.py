@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight, validate_data
+import pandas as pd
+from sklearn.utils.validation import _check_sample_weight, _check_y, validate_data
 
 from softmargin.core.array import Array
 from softmargin.core.validation import (
@@ -23,6 +24,8 @@ from softmargin.designs.standardize import Columns
 from softmargin.estimators._indicators import Indicators
 from softmargin.models.build import kept_columns
 from softmargin.models.random_effects.terms import Labelled, effects_of, separated
+from softmargin.refusals import refused
+from softmargin.rows.elsewhere import Elsewhere
 
 __all__ = ["Training", "training_rows", "without_frame"]
 
@@ -54,6 +57,8 @@ def training_rows(
     machine: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, encode: Callable[[Any], Any], **checks: Any
 ) -> Training:
     """Check and separate the rows of a fit; ``encode`` makes the response numbers, ``checks`` go to scikit-learn."""
+    if isinstance(X, Elsewhere):
+        return _elsewhere(machine, X, y, sample_weight, groups, encode, **checks)
     effects = effects_of(machine.random_effects, groups is not None)
     check_names(X, intercept=machine.fit_intercept)
     X, labels, called = separated(X, effects, groups)
@@ -87,3 +92,34 @@ def training_rows(
     columns = kept_columns(X, count, intercept=machine.fit_intercept, standardized=machine.standardize)
     rows = Labelled(X, labels, called) if effects else X
     return Training(rows, y, count, columns, effects, incomplete, used, indicators)
+
+
+def _elsewhere(
+    machine: Any,
+    X: Elsewhere,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    encode: Callable[[Any], Any],
+    y_numeric: bool = False,
+) -> Training:
+    """The same of rows that stay where they are: their response and weights are at home."""
+    if effects_of(machine.random_effects, groups is not None):
+        raise ValueError(refused("effects elsewhere", kind=X.kind))
+    n, p = X.shape
+    names = None if X.names is None else pd.DataFrame(columns=X.names)
+    check_names(names, intercept=machine.fit_intercept)
+    y = encode(_check_y(y, y_numeric=y_numeric, estimator=machine))
+    if len(y) != n:
+        raise ValueError(f"y has {len(y)} values and X has {n} rows; give one for each.")
+    machine.n_features_in_ = p
+    if names is not None:
+        machine.feature_names_in_ = np.asarray(X.names, dtype=object)
+    count: Array = np.broadcast_to(1.0, n)  # takes the room of one number
+    if sample_weight is not None:
+        count = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
+    used = count > 0
+    if not used.all():
+        X, y, count = X.at(np.flatnonzero(used)), y[used], count[used]
+    columns = kept_columns(X, count, intercept=machine.fit_intercept, standardized=machine.standardize)
+    return Training(X, y, count, columns, (), False, used, None)

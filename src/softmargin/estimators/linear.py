@@ -19,12 +19,14 @@ from softmargin.estimators._indicators import Indicators
 from softmargin.estimators._parts import Composed
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
+from softmargin.estimators.given.kinds import new_rows
 from softmargin.exceptions import DataWarning, warn_user
 from softmargin.inference.notices import notice_of_fits
 from softmargin.models.build import SOLVERS
 from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
 from softmargin.posterior import diagnostics
+from softmargin.rows.elsewhere import Elsewhere
 from softmargin.rows.streams import Streams
 
 __all__ = ["LinearMachine", "check_level", "named_loss"]
@@ -164,6 +166,20 @@ class LinearMachine(CallbackSupport, Composed):
         check_is_fitted(self)
         return self._labelled(X, groups)
 
+    def _read(self, X: Any, groups: Any, read: Callable[[Any], Any]) -> Any:
+        """What ``read`` makes of new rows, checked, wherever they are."""
+        check_is_fitted(self)
+        names = fitted(self, "feature_names_in_")
+        X = new_rows(X, None if names is None else list(names))
+        if not isinstance(X, Elsewhere):
+            return read(self._checked(X, groups))
+        own = X.names
+
+        def part(rows: Any) -> Any:
+            return read(self._checked(rows if own is None else pd.DataFrame(rows, columns=own), groups))
+
+        return X.each(part)
+
     def _labelled(self, X: Any, groups: Any) -> Any:
         """New rows with their groups, where the model has terms."""
         terms = self._reader.terms
@@ -215,9 +231,9 @@ class LinearMachine(CallbackSupport, Composed):
 
     def sample(self, X: Any, n: int = 100, random_state: Any = None, groups: Any = None) -> Array:
         """Posterior draws of f: array of shape (rows of X, n), with one more axis for pairs or classes, if many."""
-        X = self._checked(X, groups)
         seed = self.random_state if random_state is None else random_state
-        draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
+        streams = Streams.from_random_state(seed)
+        draws: Array = self._read(X, groups, lambda rows: self._fitted.sample(rows, n, streams))
         return draws
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from softmargin.estimators._keywords import explained
 from softmargin.estimators._tables import header_of
 from softmargin.estimators._training import Training, training_rows
 from softmargin.estimators.fresh import fresh
+from softmargin.estimators.given.kinds import taken
 from softmargin.estimators.linear import LinearMachine, named_loss
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
@@ -246,6 +247,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVC:
         prior = self._check_parameters()
+        X, y, sample_weight, groups = taken(X, y, sample_weight, groups)
         rows = training_rows(self, X, labels_given(y), sample_weight, groups, encode=self._encoded)
         self._note_training(rows)
         weight = row_weights(rows.counts, rows.y, self.classes_, self.class_weight)
@@ -345,15 +347,19 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         (rows, classes), the centred logarithms of the probabilities; and with ``return_std``, where one model has a
         score for every class, the standard deviations of these scores, whose draws are those of ``sample``.
         """
-        X = self._checked(X, groups)
+        check_is_fitted(self)
         if not return_std:
-            return self._fitted.decision(X, self.probability)
+            return self._read(X, groups, lambda rows: self._fitted.decision(rows, self.probability))
         if isinstance(self._fitted, Pairwise):
             raise ValueError(
                 "decision_function(return_std=True) needs scores of the classes, and pairs of classes have none; use "
                 "sample, or multi_class='sum-to-zero'."
             )
         spread_of(self.posterior_, "decision_function(return_std=True)")
+        return self._read(X, groups, self._with_spread)
+
+    def _with_spread(self, X: Any) -> tuple[Array, Array]:
+        """The decision function with the standard deviation of f."""
         with one_blas_thread():
             _, v = self._fitted.moments(X)
         variance = np.einsum("irr->ir", v) if v.ndim == 3 else v
@@ -385,16 +391,21 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
         With random effects a known group adds its effect, and a new one is averaged over what groups vary by.
         """
-        X = self._checked(X, groups)
-        p: Array = self._fitted.probability(X, self.probability)
+        p: Array = self._read(X, groups, lambda rows: self._fitted.probability(rows, self.probability))
         return p
 
     def predict(self, X: Any, groups: Any = None) -> Any:
         """The more probable class of each row: the argmax of ``predict_proba``."""
         check_is_fitted(self)
         if isinstance(self._fitted, Binary):  # the same to the last bit, without variances and link
-            return self.classes_[(self.decision_function(X, groups=groups) > 0.0).astype(int)]
-        return self.classes_[np.argmax(self.predict_proba(X, groups), axis=1)]
+            return self._read(X, groups, lambda rows: self.classes_[self._positive(rows)])
+        return self._read(X, groups, lambda rows: self.classes_[self._most_probable(rows)])
+
+    def _positive(self, X: Any) -> Any:
+        return (self._fitted.decision(X, self.probability) > 0.0).astype(int)
+
+    def _most_probable(self, X: Any) -> Any:
+        return np.argmax(self._fitted.probability(X, self.probability), axis=1)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Share of rows whose class is predicted."""

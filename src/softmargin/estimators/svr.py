@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.array import Array
 from softmargin.core.validation import check_choice
@@ -16,6 +17,7 @@ from softmargin.estimators._keywords import explained
 from softmargin.estimators._responses import LIKELIHOODS, Responding, numbers, response_units
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
+from softmargin.estimators.given.kinds import taken
 from softmargin.estimators.linear import LinearMachine, check_level
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
@@ -209,6 +211,7 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVR:
         prior = self._check_parameters()
+        X, y, sample_weight, groups = taken(X, y, sample_weight, groups)
         rows = training_rows(self, X, y, sample_weight, groups, encode=numbers, y_numeric=True)
         self._note_training(rows)
         units, unit = response_units(rows.y, rows.counts, centred=self.fit_intercept), 1.0
@@ -259,10 +262,14 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
 
         With random effects a known group adds its effect; a new one leaves the mean alone and adds to the spread.
         """
-        X = self._checked(X, groups)
+        check_is_fitted(self)
         if not return_std:
-            return self._fitted.predicted(X)
+            return self._read(X, groups, lambda rows: self._fitted.predicted(rows))
         spread_of(self.posterior_, "predict(return_std=True)")
+        return self._read(X, groups, self._with_spread)
+
+    def _with_spread(self, X: Any) -> tuple[Array, Array]:
+        """The posterior mean of f with its standard deviation."""
         with one_blas_thread():
             f, v = self._fitted.moments(X)
         return f, np.sqrt(v)
@@ -273,7 +280,11 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
         It covers the noise, the uncertainty of its level, and that of f (none for "map").
         """
         check_level(level)
-        f, half = self._fitted.half_widths(self._checked(X, groups), level)
+        found: Array = self._read(X, groups, lambda rows: self._interval(rows, level))
+        return found
+
+    def _interval(self, X: Any, level: float) -> Array:
+        f, half = self._fitted.half_widths(X, level)
         return np.column_stack((f - half, f + half))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:

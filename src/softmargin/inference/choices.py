@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from softmargin.core.array import Array
+from softmargin.rows.totals import totals
 
 __all__ = [
     "Candidate",
@@ -230,9 +231,9 @@ class _Losses:
 
 def mean_and_error(values: Array, count: Array) -> tuple[float, float]:
     """Mean over observations and its standard error; a row that counts twice is two observations."""
-    total = float(count.sum())
-    mean = float(count @ values) / total
-    return mean, float(np.sqrt(count @ (values - mean) ** 2) / total)
+    total, mean = totals(count, (count, values)).tolist()
+    mean /= total
+    return mean, float(np.sqrt(totals((count, (values - mean) ** 2))[0]) / total)
 
 
 def entropy(label: Any, count: Array) -> float:

@@ -18,6 +18,7 @@ from softmargin.loo.cavity import CavityAverage, grouped_cavity
 from softmargin.loo.link import mixed_cavity
 from softmargin.loo.missing_cavity import left_out
 from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
+from softmargin.rows.totals import totals
 from softmargin.solvers.low_rank import enlarged
 from softmargin.unknowns.noise import NoiseState
 
@@ -190,14 +191,16 @@ class RegressionReadout:
         self, y: Array, f: Array, v: Array, max_kv: float, levels: Array, losses: tuple[Any, ...]
     ) -> HeldOutResponses:
         """Scores of predictors with moments f and v that do not know their own row."""
-        total, spread, error = float(self.count.sum()), self.units.spread, y - f
+        spread, error = self.units.spread, y - f
         density = log_predictive(error, v, levels, losses)
-        off = y - float(self.count @ y) / total
-        constant = float(self.count @ off**2) * (total / max(total - 1.0, 0.5 * total)) ** 2  # of the other rows' mean
-        square = float(self.count @ error**2)
+        total, sum_y, square, told = totals(
+            self.count, (self.count, y), (self.count, error**2), (self.count, density)
+        ).tolist()
+        around = float(totals((self.count, (y - sum_y / total) ** 2))[0])
+        constant = around * (total / max(total - 1.0, 0.5 * total)) ** 2  # of the other rows' mean
         loo = RegressionLeaveOneOut(
             spread * float(np.sqrt(square / total)),
-            float(self.count @ density) / total - float(np.log(spread)),
+            told / total - float(np.log(spread)),
             1.0 - square / constant if constant > 0.0 else float("nan"),
             max_kv,
         )

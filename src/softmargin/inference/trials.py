@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, elementwise
 from softmargin.core.model import Model
 from softmargin.engines.mode.smoothed_start import picked
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
@@ -187,7 +187,7 @@ def at_candidate(model: Model, settings: Settings, candidate: Candidate) -> tupl
     A tilted f is zero where a class is as probable as its share, so the link has to place the boundary.
     """
     readout: Any = settings.readout
-    weight = candidate.rate * model.c
+    weight = elementwise(lambda each: candidate.rate * each, model.c)
     if candidate.tilt:
         weight = weight * tilted((model.y > 0.0).astype(np.intp), readout.weight)
         settings = replace(settings, readout=replace(readout, free_offset=True))

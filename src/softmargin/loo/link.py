@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from softmargin.core.array import Array
 from softmargin.rows.compiled import njit
+from softmargin.rows.totals import totals
 
 __all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity"]
 
@@ -118,10 +119,9 @@ def fit_link(
     (and always if not ``offset``). ``smooth`` takes Platt's targets (N + 1)/(N + 2) and 1/(N + 2), which bound
     the confidence where no variance does. ``tol`` is the relative size of the gradient at the end.
     """
-    total = float(weight.sum())
     target = (y > 0).astype(float)
+    total, positive = totals(weight, (weight, target)).tolist()
     if smooth:
-        positive = float(weight @ target)
         target = np.where(y > 0, (positive + 1.0) / (positive + 2.0), 1.0 / (total - positive + 2.0))
     free, start = offset and worth <= 0.0, np.array([0.3, 0.0, 0.0])
     theta, value = _minimised(start, np.array([True, free, True]), target, f, v, weight, tol)
@@ -131,9 +131,8 @@ def fit_link(
             theta, value = moved, lower
     a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
     eta = Link(a, b, lam).argument(f, v)
-    score = float(weight @ np.logaddexp(0.0, -y * eta)) / total
-    error = float(weight @ (y * eta <= 0.0)) / total
-    return LeaveOneOut(score, error, max_kv, a, b, lam, float(value / total))
+    score, error = totals((weight, np.logaddexp(0.0, -y * eta)), (weight, (y * eta <= 0.0).astype(float))) / total
+    return LeaveOneOut(float(score), float(error), max_kv, a, b, lam, float(value / total))
 
 
 def _minimised(

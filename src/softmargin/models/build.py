@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, elementwise
 from softmargin.core.capabilities import require
 from softmargin.core.design import Design
 from softmargin.core.model import Model
@@ -16,12 +17,13 @@ from softmargin.core.space import RowBasis
 from softmargin.core.validation import check_choice
 from softmargin.designs.imputed import standardize_observed
 from softmargin.designs.sparse import Sparse
-from softmargin.designs.standardize import Columns, design_for, standardize
+from softmargin.designs.standardize import Columns, as_given, design_for, standardize, standardize_rows
 from softmargin.models.prior_choice import PRIORS, always_mask
 from softmargin.priors.by_column import PriorByColumn
 from softmargin.priors.scaled import Scaled
 from softmargin.refusals import refused
-from softmargin.rows.in_memory import Blocks
+from softmargin.rows.elsewhere import Elsewhere
+from softmargin.rows.in_memory import Blocks, one_blas_thread
 from softmargin.rows.streams import Streams
 from softmargin.solvers.cg.solver import ConjugateGradients
 from softmargin.solvers.cholesky import Cholesky
@@ -78,9 +80,15 @@ def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool | 
     "every word matters as much", where a word of two rows moves these two enormously, and "every occurrence counts as
     much".
     """
-    dense = isinstance(X, np.ndarray)
-    power = (1.0 if dense else _SPARSE_POWER) if isinstance(standardized, str) else float(bool(standardized))
-    columns = (standardize_observed if dense else standardize)(X, count, intercept=intercept, power=power)
+    sparse: bool = sp.issparse(X)
+    power = (_SPARSE_POWER if sparse else 1.0) if isinstance(standardized, str) else float(bool(standardized))
+    how: dict[str, Any] = {"intercept": intercept, "power": power}
+    with one_blas_thread():
+        if isinstance(X, Elsewhere):
+            rows = X.rows(X.design(as_given(X.shape[1])), None, count, 1)
+            columns = standardize_rows(rows, names=X.names, **how)
+        else:
+            columns = (standardize if sparse else standardize_observed)(X, count, **how)
     if not len(columns.keep) and not intercept:
         raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
     return columns
@@ -111,16 +119,32 @@ def prepare(
 
     ``point`` says that its mode alone is wanted, ``gaussian`` that a Gaussian approximation is.
     """
+    if isinstance(X, Elsewhere):
+        _check_elsewhere(X, prior, solver)
     given = design_for(X, columns)
     ways = {"products": True, "point": point, "gaussian": gaussian}
     coordinates = coordinates_for(given, prior, solver, **ways)
     span = None if coordinates.basis is None else RowBasis(given, coordinates.basis)
     free = np.zeros(coordinates.design.shape[1], dtype=bool)
     free[: int(columns.intercept)] = True
-    blocks = Blocks(coordinates.design, sign, weight, workers=workers)
+    make: Any = X.rows if isinstance(X, Elsewhere) else _in_memory
+    blocks = make(coordinates.design, sign, weight, workers)
     rows = _different(coordinates.design) if len(free) > len(sign) else len(sign)
     model = Model(blocks, loss, bound_prior(prior, free, columns, rows, names), free, streams, coordinates.space, span)
-    return Problem(columns, coordinates, model, np.minimum(1.0, 1.0 / count))
+    return Problem(columns, coordinates, model, elementwise(lambda each: np.minimum(1.0, 1.0 / each), count))
+
+
+def _check_elsewhere(X: Elsewhere, prior: Any, solver: str) -> None:
+    """Refuse what needs the columns of all rows at once."""
+    if prior.point_masses:
+        raise ValueError(refused("point masses elsewhere", kind=X.kind))
+    n, p = X.shape
+    if p >= n or solver not in ("auto", "cholesky"):
+        raise ValueError(refused("wide elsewhere", kind=X.kind, solver=solver, rows=n, columns=p))
+
+
+def _in_memory(design: Design, y: Array, weight: Array, workers: int) -> Blocks:
+    return Blocks(design, y, weight, workers=workers)
 
 
 def _different(design: Any) -> int:

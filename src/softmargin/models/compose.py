@@ -19,6 +19,7 @@ from softmargin.posterior.variance_components import Components
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.terms import Terms
 from softmargin.refusals import refused
+from softmargin.rows.elsewhere import Elsewhere
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.arrowhead import Arrowhead
@@ -34,7 +35,7 @@ _PLAIN = 3000  # coefficients that an engine without elimination takes
 class Data(NamedTuple):
     """Rows with a response, that count ``counts`` times each and weigh ``weight``, and how their columns are scaled."""
 
-    X: Any  # an array or sparse matrix, with labels where there are groups
+    X: Any  # an array, a sparse matrix or rows elsewhere, with labels where there are groups
     response: Array
     counts: Array
     weight: Array
@@ -142,7 +143,7 @@ def as_columns(
 
 def some_rows(recipe: Any, X: Any, rows: Any) -> tuple[Any, Any]:
     """Some of the rows, to be fitted on their own: with their groups, and the predictors alone."""
-    own = X.at(rows) if recipe.effects else X[rows]
+    own = X.at(rows) if recipe.effects or isinstance(X, Elsewhere) else X[rows]
     if recipe.incomplete:
         own = own._replace(X=observed_columns(own.X)) if recipe.effects else observed_columns(own)
     return own, own.X if recipe.effects else own

@@ -10,7 +10,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.exceptions import ModelWarning, warn_user
-from softmargin.inference.choices import entropy
+from softmargin.inference.choices import entropy, mean_and_error
 from softmargin.inference.deferred import Deferred
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.variational import fit_vb
@@ -46,8 +46,7 @@ def compared_with_logit(model: Model, settings: Settings, weight: Array, fit: Fi
     if not other.loo.max_kv <= _TRUSTED or other.outcome.interrupted:
         return ""
     gain = _losses(held, label) - _losses(other.held, label)
-    mean = float(weight @ gain / weight.sum())
-    error = float(np.sqrt(weight @ (gain - mean) ** 2) / weight.sum())
+    mean, error = mean_and_error(gain, weight)
     if not mean > max(_CLEARLY, _ERRORS * error):
         return ""
     return (

@@ -64,8 +64,8 @@ class Block:
             return product(*given, self.lo, self.hi)
         return np.concatenate([product(*given, lo, hi) for lo, hi in self.cuts])
 
-    def _added(self, product: Callable[..., Any], *vectors: Array) -> TreeSum:
-        """The sum of a product over cells, each with its part of the vectors."""
+    def added(self, product: Callable[..., Any], *vectors: Array) -> TreeSum:
+        """The sum over cells of ``product(*parts, lo, hi)``, each with its part of the vectors and its rows."""
         if len(self.cuts) == 1:
             value = product(*vectors, self.lo, self.hi)
             return TreeSum.of_cell(self.first, value if isinstance(value, tuple) else (value,))
@@ -122,14 +122,14 @@ class Block:
 
     def rmatvec(self, b: Array) -> TreeSum | Whole:
         """``X' b``."""
-        return Whole("rmatvec", (b,)) if self.whole else self._added(self.design.rmatvec, b)
+        return Whole("rmatvec", (b,)) if self.whole else self.added(self.design.rmatvec, b)
 
     def gram(self, w: Array, b: Array | None) -> TreeSum | Whole:
         """``X' diag(w) X`` and ``X' b``; without b, zero in place of the latter."""
         b = np.zeros(self.size) if b is None else b
-        return Whole("gram", (w, b)) if self.whole else self._added(self.design.gram, w, b)
+        return Whole("gram", (w, b)) if self.whole else self.added(self.design.gram, w, b)
 
     def excess_slope(self, w: Array, mean: Array) -> TreeSum:
         """Half the derivative of ``w'excess(mean)`` in the mean."""
         part: Any = self.design.excess_slope
-        return self._added(lambda own, lo, hi: part(own, mean, lo, hi), w)
+        return self.added(lambda own, lo, hi: part(own, mean, lo, hi), w)

@@ -17,8 +17,10 @@ from softmargin.models.build import kept_columns
 from softmargin.models.compose import some_rows
 from softmargin.models.two_class import Binary, Recipe, fit_two_classes
 from softmargin.posterior import diagnostics
+from softmargin.rows.elsewhere import read_rows
 from softmargin.rows.streams import Streams
 from softmargin.rows.threads import on_threads
+from softmargin.rows.totals import totals
 
 __all__ = ["Pairwise", "Scores", "couple", "fit_pairwise", "paired", "until"]
 
@@ -177,16 +179,17 @@ def paired(
     wanted = list(enumerate(combinations(range(k), 2)))
     pairs = _all_fitted(fit_pair, index, wanted, workers)
     # a row's own pairs have left it out; the other pairs have never seen it
-    r = np.column_stack([pair.positive(X, "calibrated") for pair in pairs])
+    r = read_rows(X, lambda part: np.column_stack([pair.positive(part, "calibrated") for pair in pairs]))
     for number, (i, j) in wanted:
         own = (index == i) | (index == j)
         if own.any():
             r[own, number] = pairs[number].fit.held.probability
     p = couple(r, k)
-    true, total = p[np.arange(len(index)), index], weight.sum()
+    true, wrong = p[np.arange(len(index)), index], (p.argmax(axis=1) != index).astype(float)
+    total, loss, error = totals(weight, (weight, -np.log(np.maximum(true, 1e-300))), (weight, wrong)).tolist()
     scores = Scores(
-        float(weight @ -np.log(np.maximum(true, 1e-300)) / total),
-        float(weight @ (p.argmax(axis=1) != index) / total),
+        loss / total,
+        error / total,
         float(np.max([pair.fit.loo.max_kv for pair in pairs])),
     )
     return Pairwise(tuple(pairs), k, scores, p)

@@ -15,6 +15,7 @@ from softmargin.models.classes.sum_to_zero import cost_table, fit_sum_to_zero
 from softmargin.models.random_effects.terms import coded
 from softmargin.models.two_class import Recipe, fit_two_classes
 from softmargin.refusals import refused
+from softmargin.rows.elsewhere import Elsewhere
 
 __all__ = ["SCHEMES", "fit_classes"]
 
@@ -63,6 +64,8 @@ def _joint(
     task: dict[str, Any],
 ) -> Any:
     """One model of all classes."""
+    if isinstance(X, Elsewhere):
+        raise ValueError(refused("scores elsewhere", kind=X.kind))
     name = {"scheme": f"multi_class={scheme!r}"}
     if recipe.effects and scheme != "sum-to-zero":
         raise ValueError(refused("scores of groups", **name))

@@ -1,0 +1,1 @@
+"""What an estimator may be given in place of arrays."""

@@ -1,0 +1,48 @@
+"""What an estimator is given that is no array: a list of kinds, each of which knows its own."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["Given", "Kind", "new_rows", "taken"]
+
+
+class Given(NamedTuple):
+    """The arguments of a fit: arrays, or an ``Elsewhere`` as X with vectors beside it."""
+
+    X: Any
+    y: Any
+    sample_weight: Any
+    groups: Any
+
+
+class Kind(Protocol):
+    """A kind of X: each function answers None where X is not of this kind."""
+
+    def taken(self, given: Given) -> Given | None:
+        """The arguments of a fit, with names of columns replaced by the columns."""
+
+    def new_rows(self, X: Any, names: list[str] | None) -> Any:
+        """Rows to predict as an ``Elsewhere`` or an array; ``names`` are those of the columns of the fit."""
+
+
+_KINDS: tuple[Kind, ...] = ()
+
+
+def taken(X: Any, y: Any, sample_weight: Any, groups: Any) -> Given:
+    """The arguments of a fit, recognised."""
+    given = Given(X, y, sample_weight, groups)
+    for kind in _KINDS:
+        found = kind.taken(given)
+        if found is not None:
+            return found
+    return given
+
+
+def new_rows(X: Any, names: list[str] | None) -> Any:
+    """Rows to predict, recognised."""
+    for kind in _KINDS:
+        found = kind.new_rows(X, names)
+        if found is not None:
+            return found
+    return X

@@ -1,0 +1,54 @@
+"""A matrix whose rows stay where they are: in files, or with other processes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from softmargin.core.array import Array
+from softmargin.core.design import Design
+from softmargin.core.rows import Rows
+
+__all__ = ["Elsewhere", "read_rows"]
+
+
+class Elsewhere(ABC):
+    """An X that an estimator takes in place of an array.
+
+    It says how its columns are multiplied by and how its rows are visited; the response and the weights are vectors at
+    home. Entries are numbers without missing ones.
+    """
+
+    kind: str  # what it is, for sentences to the user: "X in files"
+    names: list[str] | None = None  # of the columns, where they have any
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+
+    @abstractmethod
+    def design(self, columns: Any) -> Design:
+        """The columns of a model, shifted and scaled as ``designs.standardize.Columns`` says."""
+
+    @abstractmethod
+    def rows(self, design: Any, y: Array | None, weight: Array, workers: int) -> Rows:
+        """The rows of a model with that design, to be visited."""
+
+    @abstractmethod
+    def at(self, index: Any) -> Elsewhere:
+        """Some of the rows, in order, where they are."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Array:
+        """Some of the rows, home."""
+
+    @abstractmethod
+    def each(self, read: Callable[[Any], Any]) -> Any:
+        """What ``read`` makes of arrays of rows, joined over all rows in their order."""
+
+
+def read_rows(X: Any, read: Callable[[Any], Any]) -> Any:
+    """What ``read`` makes of all rows, wherever they are."""
+    return X.each(read) if isinstance(X, Elsewhere) else read(X)
