@@ -1,0 +1,46 @@
+"""Ranks of parameters among posterior draws are uniform, and the test can tell when they are not."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("arviz")
+
+from benchmarks.certificates import CONTROL, Case, judged, ranks
+
+SOME = (
+    Case("logit", "Ridge, learned scale", "", "gibbs"),
+    Case("probit", "Lasso(0.7)", "", "hmc"),
+    Case("squared", "SpikeSlab(0.5, 1)", "", "gibbs"),
+    Case("logit", "Ridge(1)", "groups", "gibbs"),
+    Case("probit", "Ridge(1)", "missing entries", "gibbs"),
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # single short chains
+        yield
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", SOME, ids=lambda case: "-".join(case.name))
+def test_ranks_are_uniform(case):
+    found = judged(ranks(case, 80))
+    assert found["p"] > 1e-4  # five cases at this level: one false alarm in two thousand runs
+    assert max(found["mean"], found["spread"]) < 4.5
+
+
+@pytest.mark.soak
+def test_ranks_of_other_coefficients_are_not():
+    found = judged(ranks(CONTROL, 40))
+    assert found["p"] < 1e-4
+    assert found["mean"] > 5
+
+
+def test_uniform_ranks_pass_and_shifted_ones_do_not():
+    u = (np.arange(400) + 0.5) / 400
+    assert judged({"a": u})["p"] > 0.99
+    assert judged({"a": u, "b": u**2})["p"] < 1e-6
