@@ -26,7 +26,7 @@ from softmargin.models.build import SOLVERS
 from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
 from softmargin.posterior import diagnostics
-from softmargin.rows.elsewhere import Elsewhere
+from softmargin.rows.elsewhere import Streamed
 from softmargin.rows.streams import Streams
 
 __all__ = ["LinearMachine", "check_level", "named_loss"]
@@ -171,7 +171,7 @@ class LinearMachine(CallbackSupport, Composed):
         check_is_fitted(self)
         names = fitted(self, "feature_names_in_")
         X = new_rows(X, None if names is None else list(names))
-        if not isinstance(X, Elsewhere):
+        if not isinstance(X, Streamed):
             return read(self._checked(X, groups))
         own = X.names
 

@@ -232,8 +232,10 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (n, p)
-            Predictors.
+        X : array, sparse matrix, data frame, or rows in files, of shape (n, p)
+            Predictors. In files: a memory map, a path to a `.npy` or `.parquet` file or a directory of the latter, an
+            Arrow dataset, or a function that returns blocks of rows (or pairs of rows and responses) each time. Rows
+            in Parquet name y, ``sample_weight`` and ``groups`` by their columns, and X are the others.
         y : array of shape (n,)
             Labels of any type, two or more different ones.
         sample_weight : array of shape (n,), optional

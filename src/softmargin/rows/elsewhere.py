@@ -10,10 +10,20 @@ from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.core.rows import Rows
 
-__all__ = ["Elsewhere", "read_rows"]
+__all__ = ["Elsewhere", "Streamed", "read_rows"]
 
 
-class Elsewhere(ABC):
+class Streamed(ABC):
+    """Rows that come in blocks, to be predicted."""
+
+    names: list[str] | None = None  # of the columns, where they have any
+
+    @abstractmethod
+    def each(self, read: Callable[[Any], Any]) -> Any:
+        """What ``read`` makes of arrays of rows, joined over all rows in their order."""
+
+
+class Elsewhere(Streamed):
     """An X that an estimator takes in place of an array.
 
     It says how its columns are multiplied by and how its rows are visited; the response and the weights are vectors at
@@ -21,7 +31,6 @@ class Elsewhere(ABC):
     """
 
     kind: str  # what it is, for sentences to the user: "X in files"
-    names: list[str] | None = None  # of the columns, where they have any
 
     @property
     @abstractmethod
@@ -44,11 +53,7 @@ class Elsewhere(ABC):
     def __getitem__(self, index: Any) -> Array:
         """Some of the rows, home."""
 
-    @abstractmethod
-    def each(self, read: Callable[[Any], Any]) -> Any:
-        """What ``read`` makes of arrays of rows, joined over all rows in their order."""
-
 
 def read_rows(X: Any, read: Callable[[Any], Any]) -> Any:
     """What ``read`` makes of all rows, wherever they are."""
-    return X.each(read) if isinstance(X, Elsewhere) else read(X)
+    return X.each(read) if isinstance(X, Streamed) else read(X)

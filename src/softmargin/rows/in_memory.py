@@ -18,6 +18,7 @@ from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.rows.block import CELL, Block, Whole
+from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.summation import TreeSum, joined
 
 __all__ = ["Blocks", "Cell", "one_blas_thread"]
@@ -68,7 +69,7 @@ class Cell(NamedTuple):
     hi: int
 
 
-class Blocks:
+class Blocks(ByVisits):
     """The rows of a problem: a design, responses and weights, cut into cells.
 
     Parameters
@@ -255,31 +256,6 @@ class Blocks:
         design: Any = self.design
         some = Blocks(design.pick(index), self.y[index], self.weight[index])
         return some.with_residual(self.residual[index]) if isinstance(self.residual, np.ndarray) else some
-
-    def matvec(self, beta: Array) -> Array:
-        """Linear predictor ``f = X beta``."""
-        f: Array = self.keep(visits.predictors, beta)[0].vectors.f
-        return f
-
-    def rmatvec(self, b: Array) -> Array:
-        """``X' b``."""
-        total: Array = self.sum(visits.transposed, None, Kept(visits.One(b)))[0]
-        return total
-
-    def gram(self, w: Array, b: Array) -> tuple[Array, Array]:
-        """``X' diag(w) X`` and ``X' b`` in one pass over the rows."""
-        A, c = self.sum(visits.gram, None, Kept(visits.Messages(w, b)))
-        return A, c
-
-    def row_quad(self, root: Any) -> Array:
-        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``."""
-        v: Array = self.keep(visits.variances, root)[0].vectors[0]
-        return v
-
-    def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
-        """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
-        f, v = self.keep(visits.moments, (mean, root))[0].vectors
-        return f, v
 
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients, from missing entries and ``residual``; zero without."""

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-__all__ = ["Given", "Kind", "new_rows", "taken"]
+from softmargin.estimators.given.arguments import Given
+from softmargin.estimators.given.files import Files
 
-
-class Given(NamedTuple):
-    """The arguments of a fit: arrays, or an ``Elsewhere`` as X with vectors beside it."""
-
-    X: Any
-    y: Any
-    sample_weight: Any
-    groups: Any
+__all__ = ["Kind", "new_rows", "taken"]
 
 
 class Kind(Protocol):
@@ -23,10 +17,10 @@ class Kind(Protocol):
         """The arguments of a fit, with names of columns replaced by the columns."""
 
     def new_rows(self, X: Any, names: list[str] | None) -> Any:
-        """Rows to predict as an ``Elsewhere`` or an array; ``names`` are those of the columns of the fit."""
+        """Rows to predict as a ``Streamed`` or an array; ``names`` are those of the columns of the fit."""
 
 
-_KINDS: tuple[Kind, ...] = ()
+_KINDS: tuple[Kind, ...] = (Files(),)
 
 
 def taken(X: Any, y: Any, sample_weight: Any, groups: Any) -> Given:

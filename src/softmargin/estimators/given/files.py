@@ -1,0 +1,161 @@
+"""X in files: memory maps, `.npy`, Parquet, Arrow datasets, and functions that give blocks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.designs.standardize import Columns
+from softmargin.designs.stored import Stored
+from softmargin.estimators.given.arguments import Given
+from softmargin.rows.elsewhere import Elsewhere, Streamed
+from softmargin.rows.on_disk import InFiles
+from softmargin.rows.stored.files import FileRows, RowSource, SomeRows
+from softmargin.rows.stored.read_ahead import read_ahead
+from softmargin.rows.stored.tables import Table, function_blocks, joined_blocks, spooled
+
+__all__ = ["Files", "OnDisk"]
+
+_HOME = 2**27  # bytes of X as double numbers up to which its rows are simply brought home
+_BLOCK = 2**24  # bytes of rows that are predicted at once
+
+
+class OnDisk(Elsewhere):
+    """A matrix in a file."""
+
+    kind = "X in files"
+
+    def __init__(self, source: RowSource, names: list[str] | None = None) -> None:
+        self.source, self.names = source, names
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    def design(self, columns: Columns) -> Stored:
+        return Stored(self.source, columns)
+
+    def rows(self, design: Any, y: Array | None, weight: Array, workers: int) -> Any:
+        return InFiles(design, y, weight, workers=workers)
+
+    def at(self, index: Any) -> OnDisk:
+        return OnDisk(SomeRows(self.source, index), self.names)
+
+    def __getitem__(self, index: Any) -> Array:
+        return np.asarray(self.source.pick(index), dtype=np.float64)
+
+    def each(self, read: Callable[[Any], Any]) -> Any:
+        n, p = self.shape
+        step = max(1, _BLOCK // (8 * max(p, 1)))
+        blocks = (self.source.read(lo, min(lo + step, n)) for lo in range(0, n, step))
+        return joined_blocks([read(np.asarray(block, dtype=np.float64)) for block in read_ahead(blocks)])
+
+
+class _Blocks(Streamed):
+    """Rows that are read once, block by block."""
+
+    def __init__(self, make: Callable[[], Iterator[Array]], names: list[str] | None) -> None:
+        self.make, self.names = make, names
+
+    def each(self, read: Callable[[Any], Any]) -> Any:
+        parts = [read(np.asarray(block, dtype=np.float64)) for block in read_ahead(self.make())]
+        if not parts:
+            raise ValueError("there are no rows to predict: give at least one block.")
+        return joined_blocks(parts)
+
+
+class Files:
+    """Recognises X in files; what fits into memory with ease is brought home, where all features are."""
+
+    def taken(self, given: Given) -> Given | None:
+        """The arguments of a fit, with names of columns replaced by the columns."""
+        X = given.X
+        table = _table(X)
+        if table is not None:
+            return _of_table(table, given)
+        if callable(X):
+            return _of_function(given)
+        source = _matrix(X)
+        if source is None:
+            return None
+        vectors = (_vector(each) for each in given[1:])
+        return Given(_placed(source, None), *vectors)
+
+    def new_rows(self, X: Any, names: list[str] | None) -> Any:
+        """Rows to predict; of a table, the columns of the fit."""
+        table = _table(X)
+        if table is not None:
+            table = table if names is None else table.taking(names)
+            return _Blocks(table.blocks, table.names)
+        if callable(X):
+            return _Blocks(lambda: (block for block, _ in function_blocks(X)), None)
+        source = _matrix(X)
+        return None if source is None else OnDisk(source)
+
+
+def _placed(source: FileRows, names: list[str] | None) -> Any:
+    """A matrix at home where it is small, and in its file where it is not."""
+    if 8 * source.shape[0] * source.shape[1] > _HOME:
+        return OnDisk(source, names)
+    return source.read(0, source.shape[0])
+
+
+def _path(X: Any) -> Path | None:
+    return Path(X) if isinstance(X, (str, os.PathLike)) else None
+
+
+def _matrix(X: Any) -> FileRows | None:
+    """The matrix of a path or a memory map; None of anything else, and of a map that is small or not plain."""
+    path = _path(X)
+    if path is not None:
+        if path.suffix != ".npy":
+            raise ValueError(f"X={str(path)!r} must be a .npy file, a .parquet file or a directory of these.")
+        return FileRows.of_npy(path)
+    if isinstance(X, np.memmap) and X.ndim == 2 and 8 * X.size > _HOME:
+        return FileRows.of_map(X)
+    return None
+
+
+def _table(X: Any) -> Table | None:
+    path = _path(X)
+    if path is not None:
+        return Table.of_path(path) if path.suffix == ".parquet" or path.is_dir() else None
+    arrow = sys.modules.get("pyarrow.dataset")
+    return Table(X) if arrow is not None and isinstance(X, arrow.Dataset) else None
+
+
+def _vector(given: Any) -> Any:
+    """A vector; that of a `.npy` file where a path is given."""
+    path = _path(given)
+    return given if path is None else np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _of_table(table: Table, given: Given) -> Given:
+    """A table whose response, weights and groups are columns of it, where these are names."""
+    asked = [each for each in given[1:] if isinstance(each, str)]
+    vectors = [table.column(each) if isinstance(each, str) else each for each in given[1:]]
+    predictors = table.taking([name for name in table.names if name not in asked])
+    if 8 * predictors.length * len(predictors.names) <= _HOME:
+        return Given(predictors.frame(), *vectors)
+    return Given(OnDisk(spooled(predictors.blocks()), predictors.names), *vectors)
+
+
+def _of_function(given: Given) -> Given:
+    """A function that gives blocks of rows, or of rows and responses."""
+    responses: list[Any] = []
+
+    def rows() -> Iterator[Array]:
+        for X, y in function_blocks(given.X):
+            responses.extend([] if y is None else [np.asarray(y)])
+            yield X
+
+    X = _placed(spooled(rows()), None)
+    if responses and given.y is not None:
+        raise ValueError("y was given, and the blocks have responses too; leave out one of the two.")
+    return given._replace(X=X, y=np.concatenate(responses) if responses else given.y)

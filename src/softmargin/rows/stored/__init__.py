@@ -1,0 +1,1 @@
+"""Rows that stay in files and are read block by block."""

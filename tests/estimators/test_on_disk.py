@@ -1,0 +1,210 @@
+"""X in files gives bitwise the fit of the same rows in memory, and says in a sentence what is wrong with a file."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from softmargin import BayesianSVC, BayesianSVR
+from softmargin.estimators.given import files
+from softmargin.rows import on_disk
+from softmargin.rows.stored import vectors
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_small(monkeypatch):
+    """Rows and vectors of any size stay in files, in blocks of two cells."""
+    monkeypatch.setattr(files, "_HOME", 0)
+    monkeypatch.setattr(vectors, "_HOME", 8)
+    monkeypatch.setattr(on_disk, "_CELLS", 2)
+
+
+def problem(n=5000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, 5)) * np.geomspace(0.1, 30.0, 5) + 5.0).astype(np.float32)
+    return X, 5.0 * (X[:, 0] - 5.0) - 0.05 * X[:, 4] + rng.logistic(size=n)
+
+
+def saved(X, folder):
+    np.save(folder / "X.npy", X)
+    return folder / "X.npy"
+
+
+def same(home, there):
+    assert np.array_equal(home.coef_, there.coef_) and np.array_equal(home.intercept_, there.intercept_)
+    assert np.array_equal(home.trace_, there.trace_)
+
+
+@pytest.mark.parametrize(
+    ("n", "parameters"),
+    [
+        (21_000, {"inference": "vb"}),
+        (21_000, {"inference": "map"}),
+        (5000, {"inference": "vb", "prior": "horseshoe", "learning_rate": 0.5}),
+        (5000, {"inference": "map", "likelihood": "logit"}),
+        (5000, {"inference": "meanfield"}),
+        (5000, {"inference": "gibbs", "learning_rate": 0.25, "draws": 10, "warmup": 5, "chains": 2}),
+        (5000, {"inference": "hmc", "learning_rate": 0.25, "draws": 10, "warmup": 5, "chains": 2}),
+        (5000, {"inference": "svi", "learning_rate": 0.25}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_gives_the_fit_of_the_array_to_the_last_bit(tmp_path, n, parameters):
+    X, f = problem(n)
+    home = BayesianSVC(**parameters, random_state=1).fit(X, f > 0)
+    there = BayesianSVC(**parameters, random_state=1).fit(saved(X, tmp_path), f > 0)
+    same(home, there)
+    assert np.array_equal(home.predict_proba(X), there.predict_proba(tmp_path / "X.npy"))
+    assert repr(home.loo_) == repr(there.loo_)
+
+
+def as_map(X, folder):
+    """Rows in the middle of a larger map."""
+    every = np.memmap(folder / "X.dat", dtype=X.dtype, mode="w+", shape=(len(X) + 100, X.shape[1]))
+    every[60:-40] = X
+    return every[60:-40]
+
+
+def as_table(X, folder):
+    pd.DataFrame(X, columns=NAMES).to_parquet(folder / "X.parquet", row_group_size=1777)
+    return folder / "X.parquet"
+
+
+def as_directory(X, folder):
+    (folder / "parts").mkdir()
+    for number, part in enumerate(np.array_split(X, 3)):
+        pd.DataFrame(part, columns=NAMES).to_parquet(folder / "parts" / f"{number}.parquet")
+    return folder / "parts"
+
+
+def as_dataset(X, folder):
+    import pyarrow.dataset
+
+    return pyarrow.dataset.dataset(as_table(X, folder))
+
+
+def as_function(X, folder):
+    return lambda: np.array_split(X, 7)
+
+
+@pytest.mark.parametrize("stored", [saved, as_map, as_table, as_directory, as_dataset, as_function])
+def test_every_kind_of_file_is_read_as_the_array(tmp_path, stored):
+    X, f = problem(4500)
+    home = BayesianSVR(likelihood="squared").fit(X, f)
+    source = stored(X, tmp_path)
+    there = BayesianSVR(likelihood="squared").fit(source, f)
+    same(home, there)
+    assert np.array_equal(home.predict(X), there.predict(source))
+    assert ("feature_names_in_" in vars(there)) == (stored in (as_table, as_directory, as_dataset))
+
+
+@pytest.mark.filterwarnings("ignore:the hinge")
+def test_columns_of_a_table_are_responses_and_weights_by_name(tmp_path):
+    X, f = problem(4500)
+    table = pd.DataFrame(X, columns=NAMES).assign(
+        label=np.where(f > 0, "yes", "no"), times=np.tile([0.0, 1.0, 2.0], 1500)
+    )
+    table.to_parquet(tmp_path / "all.parquet")
+    home = BayesianSVC(learning_rate=0.25).fit(table[NAMES], table["label"], sample_weight=table["times"])
+    there = BayesianSVC(learning_rate=0.25).fit(tmp_path / "all.parquet", "label", sample_weight="times")
+    same(home, there)
+    assert there.feature_names_in_.tolist() == NAMES and there.classes_.tolist() == ["no", "yes"]
+    assert np.array_equal(home.predict(table[NAMES]), there.predict(tmp_path / "all.parquet"))
+    with pytest.raises(ValueError, match="there is no column 'size'; the columns are a, b"):
+        BayesianSVC().fit(tmp_path / "all.parquet", "size")
+    with pytest.raises(ValueError, match=r"'label' are of type .*string and no numbers"):
+        BayesianSVR().fit(tmp_path / "all.parquet", "times")
+
+
+@pytest.mark.filterwarnings("ignore:the hinge")
+def test_pairs_of_classes_and_threads_change_no_bit(tmp_path):
+    X, f = problem(5000)
+    y = np.digitize(f, (-3.0, 2.0))
+    home = BayesianSVC(learning_rate=0.25).fit(X, y)
+    there = BayesianSVC(learning_rate=0.25).fit(
+        lambda: zip(np.array_split(X, 4), np.array_split(y, 4), strict=True), None
+    )
+    same_traces = all(np.array_equal(a, b) for a, b in zip(home.trace_, there.trace_, strict=True))
+    assert np.array_equal(home.coef_, there.coef_) and same_traces
+    assert np.array_equal(home.loo_probability_, there.loo_probability_)
+    two = BayesianSVC(learning_rate=0.25).fit(X, y > 0)
+    same(two, BayesianSVC(learning_rate=0.25, n_jobs=2).fit(saved(X, tmp_path), y > 0))
+
+
+def test_small_files_are_brought_home_where_all_features_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_HOME", 10**6)
+    X, f = problem(400)
+    X[::7, 2] = np.nan
+    table = pd.DataFrame(X, columns=NAMES).assign(f=f, place=np.arange(400) % 9)
+    table.to_parquet(tmp_path / "all.parquet")
+    there = BayesianSVR().fit(tmp_path / "all.parquet", "f", groups="place")
+    assert np.array_equal(BayesianSVR().fit(table[NAMES], f, groups=table["place"]).coef_, there.coef_)
+
+
+def test_missing_entries_of_a_file_are_refused_with_the_name_of_their_column(tmp_path):
+    X, f = problem(4500)
+    X[3000, 1] = np.nan
+    with pytest.raises(ValueError, match="contains NaN in column b; missing values can be part of the model where all"):
+        BayesianSVR().fit(as_table(X, tmp_path), f)
+
+
+def test_what_is_wrong_with_a_file_or_a_block_is_one_sentence(tmp_path):
+    X, f = problem(4500)
+    (tmp_path / "no.npy").write_bytes(b"nothing")
+    np.save(tmp_path / "words.npy", np.array([["a"], ["b"]]))
+    np.save(tmp_path / "columns.npy", np.asfortranarray(X))
+    for name, reason in [
+        ("no.npy", "cannot be read as a .npy file"),
+        ("words.npy", "give a matrix of numbers"),
+        ("columns.npy", "in the order of columns"),
+        ("other.csv", "must be a .npy file"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            BayesianSVR().fit(str(tmp_path / name), f)
+    blocks = [X[:2000], X[2000:, :4]]
+    for given, reason in [
+        (lambda: blocks, "block 1 has 4 columns where the first has 5"),
+        (lambda: [X[:5], X.astype(float)], "block 1 has entries of type float64 where the first has float32"),
+        (lambda: [(X, f[1:])], "block 0 has 4500 rows and 4499 responses"),
+        (list, "there are no rows"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            BayesianSVR().fit(given, None)
+
+
+@pytest.mark.parametrize(("change", "reason"), [("touch", "has changed while it was read"), ("cut", "has changed")])
+def test_a_file_that_changes_during_a_fit_is_noticed(tmp_path, monkeypatch, change, reason):
+    X, f = problem(4500)
+    path = saved(X, tmp_path)
+
+    def disturbed(iteration, info):
+        if change == "touch":
+            path.touch()
+        else:
+            path.write_bytes(path.read_bytes()[:-1000])
+        return False
+
+    model = BayesianSVR(likelihood="squared")
+    monkeypatch.setattr("softmargin.estimators.svr.fit_tasks", lambda *_: (disturbed, lambda: None))
+    with pytest.raises(ValueError, match=reason):
+        model.fit(path, f)
+    assert "coef_" not in vars(model)
+
+
+def test_a_full_scratch_disk_and_an_unreadable_block_are_one_sentence(tmp_path):
+    X, f = problem(4500)
+    path = saved(X, tmp_path)
+
+    def broken(*_):
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.pwrite", broken)
+        with pytest.raises(OSError, match=r"No space left on device.*TMPDIR"):
+            BayesianSVR().fit(path, f)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.preadv", broken)
+        with pytest.raises((ValueError, OSError), match="cannot be read"):
+            BayesianSVR().fit(path, f)
