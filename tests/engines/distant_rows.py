@@ -71,6 +71,8 @@ def _forget(number, holders):
 class Distant:
     """The four verbs over holders, and nothing else: no vector over rows is here unless it was fetched."""
 
+    home = False
+
     def __init__(self, contents, shape):
         self.contents, self.shape, self.has_residual = contents, shape, False
         self.holders = tuple(Holder(each) for each in contents)
@@ -126,6 +128,12 @@ class Distant:
         designs, y, weight = zip(*parts, strict=True)
         design = replace(designs[0], X=np.concatenate([each.X for each in designs]))
         return Blocks(design, np.concatenate(y), np.concatenate(weight))
+
+    def serial(self):
+        return self
+
+    def parallel(self, call, items):
+        return [call(each) for each in items]
 
     def single(self):
         """The same holders, whose columns answer in single precision; what was kept stays where it is."""

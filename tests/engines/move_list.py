@@ -92,7 +92,7 @@ def selecting(model, pi=0.4):
         if not laplace:
             state = prior.state(scale, pi, gamma)
         own = {"tally": Tally.empty(model.size), "hot": ()}
-        return Chain(beta, f, state, beta, 0.0, gamma, gamma.astype(float), own=own), log_weight
+        return Chain(beta, model.placed(f), state, beta, 0.0, gamma, gamma.astype(float), own=own), log_weight
 
     return propose
 
@@ -142,7 +142,7 @@ def class_proposal(model, pi=0.4):
         beta = np.asarray(space.contrast.T @ theta).ravel()
         f = model.blocks.matvec(beta)
         log_weight += float(model.loss.loglik(model.y, model.c, f).sum())
-        return Chain(beta, f, prior.state(scale, pi, gamma), beta, 0.0, gamma, np.ones(q)), log_weight
+        return Chain(beta, model.placed(f), prior.state(scale, pi, gamma), beta, 0.0, gamma, np.ones(q)), log_weight
 
     return propose
 
@@ -165,7 +165,7 @@ def score_proposal(model):
         f = rows_ @ beta[None]
         log_weight = float(np.sum(normal_logpdf(theta, 0.9))) - log_t(theta)
         log_weight += float(model.loss.loglik(model.label, model.c, f).sum())
-        return Chain(beta, f, model.prior.start(), beta, 0.0), log_weight
+        return Chain(beta, model.placed(f), model.prior.start(), beta, 0.0), log_weight
 
     return propose
 
@@ -187,7 +187,7 @@ def noise_proposal(model):
         f = model.blocks.matvec(beta)
         log_weight = float(now.loss.loglik(now.y, now.c, f).sum()) - unknown.log_normalizer(model, state)
         log_weight += unknown.prior.log_density(l) + float(normal_logpdf(beta[0], 0.8)) - log_t(beta) - log_t(l)
-        return Chain(beta, f, model.prior.start(), beta, 0.0, unknowns=(state,)), log_weight
+        return Chain(beta, model.placed(f), model.prior.start(), beta, 0.0, unknowns=(state,)), log_weight
 
     return propose
 
@@ -211,7 +211,7 @@ def part_proposal(model):
         f = model.blocks.matvec(beta)
         log_weight += float(np.sum(normal_logpdf(beta, state.precision**-0.5))) - log_t(beta)
         log_weight += float(model.loss.loglik(model.y, model.c, f).sum())
-        return Chain(beta, f, PriorState(state.precision, state.values), beta, 0.0), log_weight
+        return Chain(beta, model.placed(f), PriorState(state.precision, state.values), beta, 0.0), log_weight
 
     return propose
 

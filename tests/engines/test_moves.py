@@ -30,7 +30,7 @@ class TooLong(ScaleMove):
 
     def __call__(self, random, model, chain):
         new = super().__call__(random, model, chain)
-        return new._replace(beta=1.3 * new.beta, f=1.3 * new.f)
+        return new._replace(beta=1.3 * new.beta, rows=model.placed(1.3 * new.f))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class OldPredictors(Coefficients):
     """Forgets that the predictors have changed."""
 
     def __call__(self, random, model, chain):
-        return super().__call__(random, model, chain)._replace(f=chain.f)
+        return super().__call__(random, model, chain)._replace(rows=chain.rows)
 
 
 @pytest.mark.parametrize(

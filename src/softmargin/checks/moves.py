@@ -127,12 +127,11 @@ def _proposal(model: Model) -> Proposal:
         x = rng.standard_t(_DF, model.size)
         beta = unit * x
         log_weight -= float((_log_t(x) - np.log(unit)).sum())
-        f = model.blocks.matvec(beta)
-        loglik = float(model.loss.loglik(model.y, model.c, f).sum())
+        rows, loglik = model.predicted(beta)
         log_weight += loglik + float(prior.logpdf(state, beta))
         local = prior.at_scale(state.values["scale"]).draw(rng, state, beta)
         state = state._replace(precision=local.precision)
-        return Chain(beta, f, state, beta, loglik), log_weight
+        return Chain(beta, rows, state, beta, loglik), log_weight
 
     return propose
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from softmargin.checks._compare import close, holds, mean_is
 from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.unknown import Seen, Unknown
 from softmargin.core.visits import Face, messages_at
@@ -19,13 +20,6 @@ __all__ = ["check_unknown"]
 _ROUNDS, _DRAWS, _APART = 6, 4000, 5
 _FAR = 50.0  # log of a ratio of densities that no sum needs to tell from a larger one
 _STEP = 0.05  # of the coefficients between two points whose densities are compared, in units of their own size
-
-
-class _Chain(NamedTuple):
-    """What an unknown is told of a chain."""
-
-    beta: Array
-    f: Array
 
 
 def check_unknown(unknown: Unknown, model: Model, *, exact: bool = False) -> None:
@@ -115,9 +109,10 @@ def _known(unknown: Unknown, model: Model, beta: Array) -> tuple[Any, float]:
     return state, _seen(unknown, model, state, beta, root, face)[1] + part
 
 
-def _chain(unknown: Unknown, model: Model, beta: Array) -> _Chain:
+def _chain(unknown: Unknown, model: Model, beta: Array) -> Chain:
     now = unknown.apply(model, unknown.drawn(unknown.start(model)))
-    return _Chain(beta, now.blocks.matvec(beta))
+    rows, loglik = now.predicted(beta)
+    return Chain(beta, rows, now.prior.start(), beta, loglik)
 
 
 def _compare_densities(unknown: Unknown, model: Model, beta: Array, drawn: list[Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from softmargin.core.array import Array, Flags
 from softmargin.core.prior import PriorState
+from softmargin.core.rows import Kept
 
 __all__ = ["Chain"]
 
@@ -18,7 +19,7 @@ class Chain(NamedTuple):
     """What the moves of a sampler share; row latents are drawn inside a move and are not part of it."""
 
     beta: Array
-    f: Array  # linear predictors
+    rows: Kept  # linear predictors, left with the rows
     prior: PriorState
     mean: Array  # expectation of the last draw of beta given what it was drawn from, for Rao-Blackwell averages
     loglik: float
@@ -27,6 +28,12 @@ class Chain(NamedTuple):
     unknowns: tuple[Any, ...] = ()  # drawn states of what is not known beside the coefficients
     noted: Mapping[str, float] = _NOTHING  # numbers of the unknowns that are worth recording
     own: Mapping[str, Any] = _NOTHING  # what a move keeps for itself, by the move's name for it
+
+    @property
+    def f(self) -> Array:
+        """The linear predictors, home."""
+        f: Array = self.rows.fetch().f
+        return f
 
     def keeping(self, **own: Any) -> Chain:
         """The chain with more, or other, records of its moves."""

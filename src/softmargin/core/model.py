@@ -14,7 +14,7 @@ from softmargin.core.loss import Loss
 from softmargin.core.prior import PriorBase
 from softmargin.core.rows import Rows, Streams
 from softmargin.core.space import Normal, RowBasis, Space
-from softmargin.core.visits import gram
+from softmargin.core.visits import One, gram, gram_of, predicted
 
 __all__ = ["Model", "require"]
 
@@ -124,6 +124,23 @@ class Model:
         if self.more_coefficients:
             return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
         return self.gaussian(w, b, precision, shift, dent)
+
+    def solver_of(self, visit: Any, small: Any, kept: Any, precision: Array) -> Any:
+        """The same given the messages that a visit makes: one pass, which leaves nothing with the rows."""
+        if self.more_coefficients or self._by_rows:
+            found = self.blocks.fetch(self.blocks.keep(visit, small, kept)[0])
+            return self.solver(found.w, found.b, precision)
+        A, linear = self.blocks.sum(gram_of, (visit, small), kept)
+        return self.space.gaussian(A, linear, precision)
+
+    def predicted(self, beta: Array) -> tuple[Any, float]:
+        """Linear predictors, left with the rows, and the log likelihood there."""
+        rows, (loglik,) = self.blocks.keep(predicted, (self.loss, beta))
+        return rows, float(loglik[0])
+
+    def placed(self, f: Array) -> Any:
+        """Linear predictors that are home, left with the rows."""
+        return self.blocks.place(One(f))
 
     def direction(self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0) -> Any:
         """The same in single precision, for early steps and ways to go; None where the design cannot."""

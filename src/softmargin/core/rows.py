@@ -64,6 +64,12 @@ class Block(Protocol):
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients."""
 
+    def normals(self, numbers: Any) -> Array:
+        """A standard normal number per row; ``numbers.at(cell)`` is the generator of a cell."""
+
+    def drawn(self, latents: Any, f: Array) -> tuple[Array, Array]:
+        """Messages of latents of ``latents.loss`` drawn given the predictors, each cell from ``latents.at(cell)``."""
+
     def sums(self, *terms: Any) -> Any:
         """Sum of a vector over rows, or of the products of a pair of vectors, for each term: one vector of numbers."""
 
@@ -116,6 +122,10 @@ class Rows(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and of coefficients."""
+
+    @property
+    def home(self) -> bool:
+        """Whether all rows are in memory, and few enough that an engine may hold vectors and copies of them."""
 
     @property
     def has_residual(self) -> bool:

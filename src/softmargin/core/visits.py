@@ -15,20 +15,29 @@ from softmargin.core.loss import Rows as Message
 
 __all__ = [
     "Face",
+    "Latents",
     "Messages",
     "Moments",
     "One",
     "RowState",
+    "drawn",
     "excess",
     "expected_bound",
     "gram",
+    "gram_of",
     "heavier",
+    "less",
+    "likelihood",
+    "likelihood_along",
     "messages",
     "messages_at",
     "moments",
+    "predicted",
     "predictors",
     "smoothed",
     "standard",
+    "started",
+    "stretched",
     "transposed",
     "variances",
 ]
@@ -79,6 +88,23 @@ class Face(NamedTuple):
         return face(block.y, block.weight, f, v)
 
 
+class Latents(NamedTuple):
+    """A loss, and the address of the random numbers that its row latents are drawn from, without the cell."""
+
+    loss: Any
+    streams: Any
+    purpose: Any
+    chain: int
+    iteration: int
+
+    def at(self, cell: int) -> np.random.Generator:
+        """The generator of a cell."""
+        found: np.random.Generator = self.streams.at(
+            self.purpose, chain=self.chain, iteration=self.iteration, cell=cell
+        )
+        return found
+
+
 def predictors(block: Any, beta: Array) -> Any:
     """Keep ``X beta``."""
     return One(block.matvec(beta)), ()
@@ -108,6 +134,56 @@ def transposed(block: Any, small: None, kept: One) -> Any:
 def gram(block: Any, small: None, kept: Any) -> Any:
     """Sum ``X' diag(w) X`` and ``X'b``."""
     return (block.gram(kept.w, kept.b),)
+
+
+def gram_of(block: Any, small: tuple[Any, Any], *kept: Any) -> Any:
+    """Sum ``X' diag(w) X`` and ``X'b`` of the messages that another visit would keep, given with its small record."""
+    visit, given = small
+    message, _ = visit(block, given, *kept)
+    return (block.gram(message.w, message.b),)
+
+
+def started(block: Any, numbers: Latents) -> Any:
+    """Keep predictors from N(0, 1), every cell from its own stream."""
+    return One(block.normals(numbers)), ()
+
+
+def drawn(block: Any, latents: Latents, kept: One) -> Any:
+    """Keep the messages of latents drawn given the predictors, every cell from its own stream."""
+    return Messages(*block.drawn(latents, kept.f)), ()
+
+
+def predicted(block: Any, small: tuple[Any, Array]) -> Any:
+    """Keep ``X beta``; sum the log likelihood there."""
+    loss, beta = small
+    f = block.matvec(beta)
+    return One(f), (block.sums(loss.loglik(block.y, block.weight, f)),)
+
+
+def likelihood(block: Any, loss: Any, kept: One) -> Any:
+    """Sum the log likelihood."""
+    return (block.sums(loss.loglik(block.y, block.weight, kept.f)),)
+
+
+def likelihood_along(block: Any, small: tuple[Any, list[float]], along: One, *fixed: One) -> Any:
+    """Sum the log likelihood at each of some multiples of predictors, to which others may be added."""
+    loss, factors = small
+    return (block.sums(*(loss.loglik(block.y, block.weight, _at(g, along, fixed)) for g in factors)),)
+
+
+def stretched(block: Any, factor: float, along: One, *fixed: One) -> Any:
+    """Keep a multiple of predictors, to which others may be added."""
+    return One(_at(factor, along, fixed)), ()
+
+
+def _at(factor: float, along: One, fixed: tuple[One, ...]) -> Array:
+    f = factor * along.f
+    return f + fixed[0].f if fixed else f
+
+
+def less(block: Any, small: None, whole: One, part: One) -> Any:
+    """Keep the difference of two vectors."""
+    return One(whole.f - part.f), ()
 
 
 def heavier(block: Any, limit: float) -> Any:

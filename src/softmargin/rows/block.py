@@ -105,6 +105,22 @@ class Block:
             return self.residual
         return self._each(self.design.excess, mean) + self.residual
 
+    def normals(self, numbers: Any) -> Array:
+        """A standard normal number per row, every cell from its own stream."""
+        cells = zip(self.numbers, self.cuts, strict=True)
+        return np.concatenate([numbers.at(number).standard_normal(hi - lo) for number, (lo, hi) in cells])
+
+    def drawn(self, latents: Any, f: Array) -> tuple[Array, Array]:
+        """Messages of latents drawn given the predictors, every cell from its own stream."""
+        draw = latents.loss.draw
+        if len(self.cuts) == 1:
+            w, b = draw(latents.at(self.first), self.y, self.weight, f)
+            return w, b
+        w, b = np.empty(self.size), np.empty(self.size)
+        for number, lo, hi in zip(self.numbers, self.starts[:-1], self.starts[1:], strict=True):
+            w[lo:hi], b[lo:hi] = draw(latents.at(number), self.y[lo:hi], self.weight[lo:hi], f[lo:hi])
+        return w, b
+
     def sums(self, *terms: Any) -> TreeSum:
         """Sums of vectors over the rows, and of products of two where a term is a pair: one vector of numbers."""
         values = cell_sums(terms, self.starts)

@@ -21,9 +21,10 @@ from softmargin.rows.block import CELL, Block, Whole
 from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.summation import TreeSum, joined
 
-__all__ = ["Blocks", "Cell", "one_blas_thread"]
+__all__ = ["HOME", "Blocks", "Cell", "one_blas_thread"]
 
 T = TypeVar("T")
+HOME = 1 << 24  # entries of rows "at home": their copies (128 megabytes) and compiled paths pay up to about there
 _BLOCK = 16  # cells of a block at most: its vectors, a quarter of a megabyte each, stay in the second-level cache
 
 
@@ -132,6 +133,11 @@ class Blocks(ByVisits):
     def with_residual(self, residual: Array) -> Blocks:
         """The same rows with predictors of this variance at known coefficients."""
         return self._twin(residual=residual)
+
+    @property
+    def home(self) -> bool:
+        """Whether the rows are few enough that an engine may hold vectors over them, and copies of them."""
+        return self.shape[0] * self.shape[1] <= HOME
 
     @property
     def has_residual(self) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.unknown import Seen, Unknown
+from softmargin.core.visits import predictors
 from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Cells, Imputed, given_observed, predicted
 from softmargin.designs.missing_patterns import Patterns, missing_patterns, rotate, to_cells, to_coordinates, whiten
@@ -182,7 +183,7 @@ class Missing(Unknown):
         rng = random.at(Purpose.COVARIATES)
         law = self.covariates.draw(rng, X[:, : X.shape[1] - model.known], state.law.precision)
         new = MissingDraw(X, law, state.patterns)
-        return new, chain._replace(f=self.apply(model, new).blocks.matvec(chain.beta))
+        return new, chain._replace(rows=self.apply(model, new).blocks.keep(predictors, chain.beta)[0])
 
     def log_normalizer(self, model: Model, state: MissingDraw) -> float:
         """The likelihood of the responses is normalised as it is."""

@@ -82,14 +82,13 @@ def _together(
     """Slice update of g in (sd, u) -> (g sd, g u): the density of u given sd drops out."""
     own = np.zeros_like(chain.beta)
     own[part.where] = chain.beta[part.where]
-    along = model.blocks.matvec(own)
+    f, along = chain.f, model.blocks.matvec(own)
 
     def log_density(t: float) -> float:
         if abs(t) > _FAR:
             return -math.inf
-        f = chain.f + math.expm1(t) * along
-        return float(model.loss.loglik(model.y, model.c, f).sum()) + float(hyper(t))
+        return float(model.loss.loglik(model.y, model.c, f + math.expm1(t) * along).sum()) + float(hyper(t))
 
     t = slice_step(rng, log_density, 0.0, width=0.3)
     beta = chain.beta + math.expm1(t) * own
-    return part.stretched(state, t), chain._replace(beta=beta, f=chain.f + math.expm1(t) * along)
+    return part.stretched(state, t), chain._replace(beta=beta, rows=model.placed(f + math.expm1(t) * along))

@@ -159,7 +159,7 @@ def joint_draws(sampler, sweeps):
         y = np.where(f + rng.standard_normal(n) > 0.0, 1.0, -1.0)
         model = replace(template, blocks=Blocks(template.blocks.design, y, template.c))
         # 2. the sampler
-        state = state._replace(f=f, unknowns=(entries._replace(X=X),))
+        state = state._replace(rows=model.placed(f), unknowns=(entries._replace(X=X),))
         state = engine.sweep(model, state, 0, iteration)
         X, law, _ = state.unknowns[0]
         covariance = np.linalg.inv(law.precision)
@@ -189,7 +189,7 @@ class StalePredictors(Coefficients):
     """The latents are drawn at predictors of the rows before the last change of their cells."""
 
     def __call__(self, random, model, chain):
-        return super().__call__(random, model, chain._replace(f=np.roll(chain.f, 1)))
+        return super().__call__(random, model, chain._replace(rows=model.placed(np.roll(chain.f, 1))))
 
 
 def test_joint_distribution_sees_stale_predictors():

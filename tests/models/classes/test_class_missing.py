@@ -131,7 +131,7 @@ def test_drawn_entries_have_the_density_of_their_row():
     drawn = []
     for iteration in range(6000):
         now = unknown.apply(model, state)
-        chain = chain._replace(f=now.blocks.matvec(chain.beta))
+        chain = chain._replace(rows=now.predicted(chain.beta)[0])
         entries = unknown._entries(Address(model.streams, 0, iteration), model, state, chain)
         state = state._replace(X=entries)
         drawn.append(entries[3, 1])

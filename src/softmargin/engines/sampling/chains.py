@@ -14,6 +14,7 @@ from softmargin.core.loop import Info
 from softmargin.core.model import Model, require
 from softmargin.core.move import Move, check_order
 from softmargin.core.unknown import implied
+from softmargin.core.visits import likelihood, predictors
 from softmargin.rows.streams import Address, Purpose
 
 __all__ = ["Chains", "State"]
@@ -108,8 +109,9 @@ class Chains:
         """The chain with the log likelihood of everything that was drawn, and the numbers that are worth recording."""
         if "loglik" in self._stale:
             now = _known(model, chain.unknowns)
-            f = now.blocks.matvec(chain.beta) if "f" in self._stale else chain.f
-            chain = chain._replace(loglik=float(now.loss.loglik(now.y, now.c, f).sum()))
+            if "f" in self._stale:
+                chain = chain._replace(rows=now.blocks.keep(predictors, chain.beta)[0])
+            chain = chain._replace(loglik=float(now.blocks.sum(likelihood, now.loss, chain.rows)[0][0]))
         if not model.unknowns:
             return chain
         known = list(zip(model.unknowns, chain.unknowns, strict=True))

@@ -87,7 +87,7 @@ class ClassByClass(MoveBase):
         f = np.column_stack([one.blocks.matvec(block) for block in blocks])
         beta = blocks.ravel()
         loglik = float(loss.loglik(model.label, model.c, f).sum())
-        return chain._replace(beta=beta, f=f, mean=beta, loglik=loglik)
+        return chain._replace(beta=beta, rows=model.placed(f), mean=beta, loglik=loglik)
 
 
 def score_gibbs(chains: int = 4, scale_moves: bool = True) -> Chains:
@@ -109,7 +109,8 @@ def _start(model: Any, chains: int) -> tuple[Chain, ...]:
 
     def start(k: int) -> Chain:
         prior, nothing = spread_prior(model, model.streams.at(Purpose.START, chain=k)), np.zeros(model.size)
-        chain = Chain(nothing, np.zeros((len(model.label), model.k)), prior, nothing, 0.0)
+        rows = model.placed(np.zeros((len(model.label), model.k)))
+        chain = Chain(nothing, rows, prior, nothing, 0.0)
         moved: Chain = ClassByClass()(Address(model.streams, k, 0), model.serial(), chain)
         return moved
 

@@ -49,12 +49,12 @@ class ActiveCoefficients(MoveBase):
         gamma = chain.gamma
         columns, chain = with_columns(model, chain)
         scale, pi = chain.prior.values["scale"], prior.inclusion_of(chain.prior)
-        n, messages = len(chain.f), np.zeros((2, len(columns.slope)))  # a row's message goes to its first hinge
+        n, messages = model.n, np.zeros((2, len(columns.slope)))  # a row's message goes to its first hinge
         messages[:, :n] = draw_rows(model, chain.f, Purpose.LATENT, chain=random.chain, iteration=random.iteration)
         w, b = messages[0] * columns.inverse**2, messages[1] * columns.inverse
         index = np.flatnonzero(gamma)
         beta, mean, inclusion = np.zeros(model.size), np.zeros(model.size), chain.inclusion
-        f, active, q = np.zeros(len(model.y)), columns.Z[index], None
+        active, q = columns.Z[index], None
         if len(index):
             half = active * np.sqrt(w)
             A = half @ half.T
@@ -62,11 +62,10 @@ class ActiveCoefficients(MoveBase):
             q = Gaussian.from_precision(A, active @ b)
             beta[index] = q.draw(random.at(Purpose.COEFFICIENTS))
             mean[index] = q.mean
-            f = model.blocks.matvec(beta)
         if many_columns(model) and random.iteration and random.iteration % (1 + len(beta) // 2000) == 0:
             inclusion = _inclusions(columns, w, b, index, active, q, prior, scale, pi)
-        loglik, state = float(model.loss.loglik(model.y, model.c, f).sum()), prior.state(scale, pi, gamma)
-        return chain._replace(beta=beta, f=f, mean=mean, loglik=loglik, inclusion=inclusion, prior=state)
+        (rows, loglik), state = model.predicted(beta), prior.state(scale, pi, gamma)
+        return chain._replace(beta=beta, rows=rows, mean=mean, loglik=loglik, inclusion=inclusion, prior=state)
 
 
 def _inclusions(
@@ -127,9 +126,10 @@ class PlainScan(MoveBase):
             q = Gaussian.from_precision(A[np.ix_(index, index)], r[index])
             beta[index] = q.draw(random.at(Purpose.COEFFICIENTS))
             mean[index] = q.mean
-        f = model.blocks.matvec(beta)
-        loglik, state = float(model.loss.loglik(model.y, model.c, f).sum()), prior.state(scale, pi, gamma)
+        (rows, loglik), state = model.predicted(beta), prior.state(scale, pi, gamma)
         tally = chain.own["tally"]
         tally = tally._replace(flips=tally.flips + np.array([len(order), len(order), changed]))
-        chain = chain._replace(beta=beta, f=f, prior=state, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion)
+        chain = chain._replace(
+            beta=beta, rows=rows, prior=state, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion
+        )
         return chain.keeping(tally=tally)

@@ -14,12 +14,11 @@ from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
 from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.moves.coefficients import draw_rows
-from softmargin.engines.sampling.moves.scale import FARTHEST, loglik_along
+from softmargin.engines.sampling.moves.scale import Line
 from softmargin.engines.sampling.moves.unknowns import DrawUnknowns
 from softmargin.engines.selection._classes_compiled import scan_variables
 from softmargin.engines.selection._scan_compiled import sweep
 from softmargin.rows.streams import Address, Purpose
-from softmargin.rows.variates import slice_step
 from softmargin.solvers.gaussian import Gaussian
 from softmargin.solvers.sum_to_zero import SumToZero
 
@@ -43,7 +42,7 @@ class ClassScaleMoves(MoveBase):
     def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
         """The chain with coefficients of another length and another scale."""
         assert chain.gamma is not None
-        prior, beta, f, scale = _prior(model), chain.beta, chain.f, chain.prior.values["scale"]
+        prior, beta, scale = _prior(model), chain.beta, chain.prior.values["scale"]
         q = len(chain.gamma)
         blocks = len(beta) // q
         precision = prior.slab_precision(scale)
@@ -52,26 +51,23 @@ class ClassScaleMoves(MoveBase):
         d, n_free = (model.space.dimension(int(flags.sum()) * blocks) for flags in (chain.gamma, prior.free))
         if d == 0 or not beta.any():
             return chain
-        loglik = loglik_along(model, f)
 
         def length(t: float) -> float:
-            return loglik(t) + d * t - half * math.exp(2.0 * t) if abs(t) < FARTHEST else -math.inf
+            return d * t - half * math.exp(2.0 * t)
 
-        g = math.exp(slice_step(random.rng, length, 0.0, width=1.0 / math.sqrt(d)))
-        beta, f, free = g * beta, g * f, g * g * free
+        t, rows = Line(model, chain.rows).update(random.rng, length, width=1.0 / math.sqrt(d))
+        beta, free = math.exp(t) * beta, math.exp(2.0 * t) * free
         log_hyper = prior.stretch(chain.prior)
         if log_hyper is None:
-            return chain._replace(beta=beta, f=f, mean=beta)
-        loglik = loglik_along(model, f)
+            return chain._replace(beta=beta, rows=rows, mean=beta)
 
         def together(t: float) -> float:
-            if abs(t) > FARTHEST:
-                return -math.inf
-            return loglik(t) + log_hyper(t) + n_free * t - free * math.exp(2.0 * t)
+            return float(log_hyper(t)) + n_free * t - free * math.exp(2.0 * t)
 
-        g = math.exp(slice_step(random.rng, together, 0.0, width=0.5))
+        t, rows = Line(model, rows).update(random.rng, together, width=0.5)
+        g = math.exp(t)
         state = prior.state(g * scale, prior.inclusion_of(chain.prior), chain.gamma)
-        return chain._replace(beta=g * beta, f=g * f, mean=g * beta, prior=state)
+        return chain._replace(beta=g * beta, rows=rows, mean=g * beta, prior=state)
 
 
 @dataclass(frozen=True)
@@ -132,9 +128,10 @@ class VariableScan(MoveBase):
         if inside.any():
             theta[inside] = Gaussian.from_precision(A[np.ix_(inside, inside)], r[inside]).draw(rng)
         beta = np.asarray(space.contrast.T @ theta.reshape(q, m).T).ravel()
-        f = model.blocks.matvec(beta)
-        loglik, state = float(model.loss.loglik(model.y, model.c, f).sum()), prior.state(scale, pi, gamma)
-        return chain._replace(beta=beta, f=f, prior=state, mean=beta, loglik=loglik, gamma=gamma, inclusion=inclusion)
+        (rows, loglik), state = model.predicted(beta), prior.state(scale, pi, gamma)
+        return chain._replace(
+            beta=beta, rows=rows, prior=state, mean=beta, loglik=loglik, gamma=gamma, inclusion=inclusion
+        )
 
 
 def class_spike_slab(chains: int = 4, unknowns: tuple[Any, ...] | None = None) -> Chains:
@@ -170,7 +167,7 @@ def _start(model: Model, k: int) -> Chain:
     gamma = (rng.random(len(prior.free)) < share) | prior.always
     state, nothing = prior.start(), np.zeros(model.size)
     state = prior.state(state.values["scale"], prior.inclusion_of(state), gamma)
-    chain = Chain(nothing, rng.standard_normal(len(model.y)), state, nothing, 0.0, gamma)
+    chain = Chain(nothing, model.placed(rng.standard_normal(len(model.y))), state, nothing, 0.0, gamma)
     return VariableScan()(Address(model.streams, k, 0), model, chain)
 
 

@@ -99,8 +99,8 @@ class CollapsedScan(MoveBase):
         assert chain.gamma is not None
         prior: Any = model.prior
         p, scale, pi = model.size, chain.prior.values["scale"], prior.inclusion_of(chain.prior)
-        rows = draw_rows(model, chain.f, Purpose.LATENT, chain=random.chain, iteration=random.iteration)
-        A, linear = model.blocks.gram(*rows)
+        drawn = draw_rows(model, chain.f, Purpose.LATENT, chain=random.chain, iteration=random.iteration)
+        A, linear = model.blocks.gram(*drawn)
         d, logit = prior.slab_precision(scale), np.full(p, math.log(pi) - math.log1p(-pi))
         A.flat[:: p + 1] += d
         M = np.zeros((p + 1, p + 1))
@@ -116,9 +116,10 @@ class CollapsedScan(MoveBase):
             q = Gaussian.from_precision(A[np.ix_(inside, inside)], linear[inside])
             mean[inside] = q.mean
             beta[inside] = q.draw(random.at(Purpose.COEFFICIENTS))
-        f = model.blocks.matvec(beta)
-        loglik, state = float(model.loss.loglik(model.y, model.c, f).sum()), prior.state(scale, pi, gamma)
-        return chain._replace(beta=beta, f=f, prior=state, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion)
+        (rows, loglik), state = model.predicted(beta), prior.state(scale, pi, gamma)
+        return chain._replace(
+            beta=beta, rows=rows, prior=state, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion
+        )
 
 
 def collapsed(chains: int = 4, swaps: int | None = None, unknowns: tuple[Any, ...] | None = None) -> Chains:
@@ -146,7 +147,8 @@ def _starts(swaps: int | None) -> Any:
         prior: Any = model.prior
         rng, nothing = model.streams.at(Purpose.START, chain=k), np.zeros(model.size)
         gamma = prior.always | (rng.random(model.size) < (0.0, 1.0, 0.5)[k % 3])
-        chain = Chain(nothing, rng.standard_normal(len(model.y)), prior.start(), nothing, 0.0, gamma)
+        rows = model.placed(rng.standard_normal(len(model.y)))
+        chain = Chain(nothing, rows, prior.start(), nothing, 0.0, gamma)
         address = Address(model.streams, k, 0, model.streams.at(Purpose.MOVES, chain=k))
         return scan(address, model, chain)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array
 from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.move import Move, MoveBase
+from softmargin.core.visits import Latents, drawn, gram_of, started
 from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.moves.coefficients import spread_prior
 from softmargin.engines.sampling.moves.interweave import Interweave
@@ -19,7 +19,6 @@ from softmargin.engines.sampling.moves.scale import ScaleMove
 from softmargin.engines.sampling.moves.unknowns import DrawUnknowns
 from softmargin.losses.normal import log_mills, tail_draw
 from softmargin.rows.compiled import njit
-from softmargin.rows.in_memory import Cell
 from softmargin.rows.streams import Address, Purpose
 from softmargin.solvers.gaussian import Gaussian
 
@@ -101,14 +100,8 @@ class LaplaceZeroScan(MoveBase):
     def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
         """The chain with other indicators and coefficients."""
         bound: Any = model.prior
-        blocks, f = model.blocks, chain.f
-
-        def collect(cell: Cell) -> tuple[Array, Array]:
-            at = slice(cell.lo, cell.hi)
-            w, b = model.loss.draw(random.at(Purpose.LATENT, cell.number), blocks.y[at], blocks.weight[at], f[at])
-            return blocks.design.gram(w, b, cell.lo, cell.hi)
-
-        A, linear = blocks.reduce(collect)
+        latents = Latents(model.loss, model.streams, Purpose.LATENT, random.chain, random.iteration)
+        A, linear = model.blocks.sum(gram_of, (drawn, latents), chain.rows)
         beta, inclusion = chain.beta.copy(), np.ones(len(chain.beta))
         rng = random.at(Purpose.PRIOR)
         rate, learned = 1.0 / chain.prior.values["scale"], bound.inclusion is None
@@ -125,10 +118,9 @@ class LaplaceZeroScan(MoveBase):
             q = Gaussian.from_precision(active, linear[inside])
             mean[inside] = q.mean
             beta[inside] = q.draw(random.at(Purpose.COEFFICIENTS))
-        f = blocks.matvec(beta)
-        loglik = float(model.loss.loglik(model.y, model.c, f).sum())
+        rows, loglik = model.predicted(beta)
         return chain._replace(
-            beta=beta, f=f, prior=prior, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion
+            beta=beta, rows=rows, prior=prior, mean=mean, loglik=loglik, gamma=gamma, inclusion=inclusion
         )  # fmt: skip
 
 
@@ -162,10 +154,10 @@ def laplace_zero(
 
 def _start(scan: LaplaceZeroScan, model: Model, k: int) -> Chain:
     bound: Any = model.prior
-    rng = model.streams.at(Purpose.START, chain=k)
-    f, beta = rng.standard_normal(len(model.y)), np.zeros(model.size)
+    rows, _ = model.blocks.keep(started, Latents(model.loss, model.streams, Purpose.START, k, 0))
+    rng, beta = model.streams.at(Purpose.START, chain=k, iteration=1), np.zeros(model.size)
     prior = spread_prior(model, rng)
     beta[bound.always] = rng.standard_normal(int(bound.always.sum()))
     if k % 2:
         beta[bound.candidates] = rng.standard_normal(len(bound.candidates))
-    return scan(Address(model.streams, k, 0), model, Chain(beta, f, prior, beta, 0.0))
+    return scan(Address(model.streams, k, 0), model, Chain(beta, rows, prior, beta, 0.0))

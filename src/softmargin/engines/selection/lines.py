@@ -11,6 +11,7 @@ import numpy as np
 from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
+from softmargin.core.visits import predictors
 from softmargin.engines.selection._compiled import flips
 from softmargin.engines.selection._informed_compiled import births, swaps
 from softmargin.engines.selection._reference import (
@@ -143,9 +144,8 @@ class LineMoves(MoveBase):
             rng, *rule, n_swaps, reference.weight, self.temper, beta, u, packed.index, packed.place, m, packed.R,
             packed.cross, counts["swaps"],
         )  # fmt: skip
-        chain = chain._replace(
-            beta=beta, f=model.blocks.matvec(beta), mean=beta, gamma=packed.place >= 0, inclusion=inclusion
-        )
+        rows, gamma = model.blocks.keep(predictors, beta)[0], packed.place >= 0
+        chain = chain._replace(beta=beta, rows=rows, mean=beta, gamma=gamma, inclusion=inclusion)
         return chain.keeping(tally=tally._replace(**counts), lines=lines._replace(reference=reference))
 
 

@@ -98,9 +98,9 @@ def _start(model: Model, k: int, columns: Columns | None = None) -> Chain:
     if prior.scale_prior.learned:
         scale *= math.exp(float(rng.normal()))
     gamma = _start_model(rng, columns, prior.always, k, len(model.y), many_columns(model))
-    f = rng.standard_normal(len(model.y))
+    rows = model.placed(rng.standard_normal(len(model.y)))
     chain = Chain(
-        nothing, f, prior.state(scale, pi, gamma), nothing, 0.0, gamma, gamma.astype(float), own={"columns": columns}
+        nothing, rows, prior.state(scale, pi, gamma), nothing, 0.0, gamma, gamma.astype(float), own={"columns": columns}
     )
     for turn in range(_SETTLE):
         chain = ActiveCoefficients()(Address(model.streams, k + (turn << 48), 0), model, chain)

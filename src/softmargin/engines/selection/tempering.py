@@ -122,7 +122,7 @@ def _exchange(rng: np.random.Generator, cold: Chain, hot: Chain, a: float, b: fl
     def taken(to: Chain, by: Chain, factor: float) -> Chain:
         # the conditional mean belongs to latents of the other level: only the draw itself is a draw here
         return to._replace(
-            beta=by.beta, f=by.f, prior=by.prior, mean=by.beta, loglik=by.loglik * factor, gamma=by.gamma
+            beta=by.beta, rows=by.rows, prior=by.prior, mean=by.beta, loglik=by.loglik * factor, gamma=by.gamma
         )
 
     return taken(cold, hot, a / b), taken(hot, cold, b / a)

@@ -261,9 +261,9 @@ def _first(model: Model, plan: Plan, prior: PriorState, chains: int, first: int 
     """Every chain at its own draw of the fit."""
     point, moving = first_point(model, plan, prior, chains, first)
     noise = noise_of(model, None, 0, point.q.shape, Purpose.COEFFICIENTS, first=first)
-    record, f = Record(plan, point, moving, Tally.empty(chains), noise), np.zeros(len(model.y))
+    record, rows = Record(plan, point, moving, Tally.empty(chains), noise), model.predicted(np.zeros(model.size))[0]
     return tuple(
-        Chain(beta, f, prior, beta, float(loglik), own={"hmc": record})
+        Chain(beta, rows, prior, beta, float(loglik), own={"hmc": record})
         for beta, loglik in zip(point.beta, point.loglik, strict=True)
     )
 

@@ -25,7 +25,6 @@ from softmargin.rows.compiled import njit
 
 __all__ = ["Axes", "AxisMoves", "axes_for"]
 
-_MOST = 1 << 24  # entries of a design up to which its products with the axes are kept
 _WIDTH = 2.5  # first interval of a slice, in sds of the fit
 _BUDGET = 20  # intervals that a slice may step out
 _FAST = {"reassoc", "contract", "nsz"}  # sums may be reordered, which lets them vectorise; NaN and inf keep their sense
@@ -128,10 +127,12 @@ class Axes(NamedTuple):
 
 
 def axes_for(model: Model) -> Axes | None:
-    """The axes of the variational fit; None where rows or prior are of another form, or too many."""
+    """The axes of the variational fit; None where rows or prior are of another form, or rows are not home."""
+    if not model.blocks.home:
+        return None
     parts = model.prior.penalty(1.0) if set(model.prior.start().values) == {"scale"} else None
-    n, p = model.blocks.design.shape
-    if parts is None or len(parts) != 2 or n * p > _MOST or p > n or model.dimension < model.size:
+    n, p = model.blocks.shape
+    if parts is None or len(parts) != 2 or p > n or model.dimension < model.size:
         return None
     if hasattr(model.blocks.design, "excess") or not model.loss.offers("score"):
         return None  # cells that change from sweep to sweep, or a loss of another kind
@@ -178,4 +179,4 @@ class AxisMoves(MoveBase):
             moved: Chain = self.otherwise(random, model, chain)
             return moved
         beta, f = axes.move(model, random.rng, chain.beta, chain.f, chain.prior)
-        return chain._replace(beta=beta, f=f, mean=beta)
+        return chain._replace(beta=beta, rows=model.placed(f), mean=beta)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.core.chain import Chain
 from softmargin.core.loss import Rows
 from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
 from softmargin.core.prior import PriorState
-from softmargin.rows.in_memory import Cell
+from softmargin.core.visits import Latents
 from softmargin.rows.streams import Address, Purpose
 
 __all__ = ["Coefficients", "Predictors", "draw_rows", "from_rows", "spread_prior"]
@@ -37,12 +38,11 @@ class Coefficients(MoveBase):
 
     def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
         """The chain with new coefficients."""
-        w, b = draw_rows(model, chain.f, Purpose.LATENT, chain=random.chain, iteration=random.iteration)
-        q = model.solver(w, b, chain.prior.precision)
+        latents = Latents(model.loss, model.streams, Purpose.LATENT, random.chain, random.iteration)
+        q = model.solver_of(visits.drawn, latents, chain.rows, chain.prior.precision)
         beta = q.draw(random.at(Purpose.COEFFICIENTS))
-        f = model.blocks.matvec(beta)
-        loglik = float(model.loss.loglik(model.y, model.c, f).sum())
-        return chain._replace(beta=beta, f=f, mean=q.mean, loglik=loglik)
+        rows, loglik = model.predicted(beta)
+        return chain._replace(beta=beta, rows=rows, mean=q.mean, loglik=loglik)
 
 
 @dataclass(frozen=True)
@@ -57,19 +57,13 @@ class Predictors(MoveBase):
 
     def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
         """The chain with its own predictors."""
-        return chain._replace(f=model.blocks.matvec(chain.beta))
+        return chain._replace(rows=model.blocks.keep(visits.predictors, chain.beta)[0])
 
 
 def draw_rows(model: Model, f: Array, purpose: Purpose, *, chain: int = 0, iteration: int = 0) -> Rows:
-    """Row messages drawn given the predictors, every cell from its own stream."""
-
-    def draw(cell: Cell) -> Rows:
-        at = slice(cell.lo, cell.hi)
-        rng = model.streams.at(purpose, chain=chain, iteration=iteration, cell=cell.number)
-        return model.loss.draw(rng, model.y[at], model.c[at], f[at])
-
-    drawn = model.blocks.map(draw)
-    return Rows(*(np.concatenate(column) for column in zip(*drawn, strict=True)))
+    """Row messages drawn given the predictors, every cell from its own stream, home."""
+    latents = Latents(model.loss, model.streams, purpose, chain, iteration)
+    return Rows(*model.blocks.fetch(model.blocks.keep(visits.drawn, latents, model.placed(f))[0]))
 
 
 def spread_prior(model: Model, rng: np.random.Generator) -> PriorState:
@@ -84,9 +78,9 @@ def from_rows(model: Model, chains: int) -> tuple[Chain, ...]:
     """Every chain from its own draw: rows at N(0, 1) predictors, prior scale spread around its start."""
 
     def start(k: int) -> Chain:
-        serial, rng = model.serial(), model.streams.at(Purpose.START, chain=k)
-        f, nothing = rng.standard_normal(len(model.y)), np.zeros(model.size)
-        chain = Chain(nothing, f, spread_prior(serial, rng), nothing, 0.0)
-        return Coefficients()(Address(model.streams, k, 0), serial, chain)
+        serial, nothing = model.serial(), np.zeros(model.size)
+        prior = spread_prior(serial, model.streams.at(Purpose.START, chain=k, iteration=1))
+        rows, _ = serial.blocks.keep(visits.started, Latents(model.loss, model.streams, Purpose.START, k, 0))
+        return Coefficients()(Address(model.streams, k, 0), serial, Chain(nothing, rows, prior, nothing, 0.0))
 
     return tuple(model.blocks.parallel(start, range(chains)))

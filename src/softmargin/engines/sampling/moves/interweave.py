@@ -11,8 +11,8 @@ import numpy as np
 from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
-from softmargin.engines.sampling.moves.scale import FARTHEST, loglik_along
-from softmargin.rows.variates import slice_step
+from softmargin.core.visits import less, predictors
+from softmargin.engines.sampling.moves.scale import Line
 
 __all__ = ["Interweave", "InterweaveParts"]
 
@@ -38,22 +38,19 @@ class Interweave(MoveBase):
 
     def __call__(self, random: Any, model: Model, chain: Chain) -> Chain:
         """The chain with another scale and coefficients of another length."""
-        beta, f, prior = chain.beta, chain.f, chain.prior
+        beta, prior = chain.beta, chain.prior
         log_hyper = model.prior.stretch(prior)
         if log_hyper is None:
             return chain
-        loglik, n_free = loglik_along(model, f), model.free_dimension
+        n_free, line = model.free_dimension, Line(model, chain.rows)
         half = 0.5 * float(prior.precision[: model.size][model.free] @ beta[model.free] ** 2)
 
         def log_density(t: float) -> float:
-            if abs(t) > FARTHEST:
-                return -math.inf
-            return loglik(t) + log_hyper(t) + n_free * t - half * math.exp(2.0 * t)
+            return float(log_hyper(t)) + n_free * t - half * math.exp(2.0 * t)
 
-        t = slice_step(random.rng, log_density, 0.0, width=0.5)
-        g = math.exp(t)
-        beta = g * beta
-        return chain._replace(beta=beta, f=g * f, mean=beta, prior=model.prior.stretched(prior, t))
+        t, rows = line.update(random.rng, log_density, width=0.5)
+        beta = math.exp(t) * beta
+        return chain._replace(beta=beta, rows=rows, mean=beta, prior=model.prior.stretched(prior, t))
 
 
 @dataclass(frozen=True)
@@ -75,20 +72,14 @@ class InterweaveParts(MoveBase):
 
 
 def _one_part(rng: np.random.Generator, model: Model, part: Any, chain: Chain) -> Chain:
-    beta, f, prior = chain.beta, chain.f, chain.prior
+    beta, prior = chain.beta, chain.prior
     log_hyper = part.stretch(prior)
     if log_hyper is None:
         return chain
     own = np.zeros_like(beta)
     own[part.where] = np.where(model.free[part.where], 0.0, beta[part.where])
-    moving = model.blocks.matvec(own)
-    fixed = f - moving
-
-    def log_density(t: float) -> float:
-        if abs(t) > FARTHEST:
-            return -math.inf
-        return float(model.loss.loglik(model.y, model.c, fixed + math.exp(t) * moving).sum()) + float(log_hyper(t))
-
-    t = slice_step(rng, log_density, 0.0, width=0.5)
+    moving, _ = model.blocks.keep(predictors, own)
+    fixed, _ = model.blocks.keep(less, None, chain.rows, moving)
+    t, rows = Line(model, moving, fixed).update(rng, lambda t: float(log_hyper(t)), width=0.5)
     beta = beta + math.expm1(t) * own
-    return chain._replace(beta=beta, f=fixed + math.exp(t) * moving, mean=beta, prior=part.stretched(prior, t))
+    return chain._replace(beta=beta, rows=rows, mean=beta, prior=part.stretched(prior, t))

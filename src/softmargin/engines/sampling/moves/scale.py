@@ -7,21 +7,53 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from softmargin.core.array import Array
+import numpy as np
+
 from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
+from softmargin.core.visits import likelihood_along, stretched
 from softmargin.rows.variates import slice_step
 
-__all__ = ["FARTHEST", "ScaleMove", "loglik_along"]
+__all__ = ["FARTHEST", "Line", "ScaleMove"]
 
 FARTHEST = 50.0  # no single move changes a scale by more than e^50
 
 
-def loglik_along(model: Model, f: Array) -> Callable[[float], float]:
-    """``t -> log pseudo-likelihood at e^t f``."""
-    loglik, y, c = model.loss.loglik, model.y, model.c
-    return lambda t: float(loglik(y, c, math.exp(t) * f).sum())
+class Line:
+    """Predictors ``fixed + e^t along`` that are left with the rows; without ``fixed``, ``e^t along``.
+
+    The log likelihood at several t is one pass, and is kept for when it is asked for.
+    """
+
+    def __init__(self, model: Model, along: Any, *fixed: Any) -> None:
+        self.blocks, self.loss, self.kept = model.blocks, model.loss, (along, *fixed)
+        self.known: dict[float, float] = {}
+
+    def ahead(self, points: list[float]) -> None:
+        """Find the log likelihood at some points in one pass."""
+        points = [t for t in points if abs(t) < FARTHEST]
+        if not points:
+            return
+        found = self.blocks.sum(likelihood_along, (self.loss, [math.exp(t) for t in points]), *self.kept)[0]
+        self.known.update(zip(points, found.tolist(), strict=True))
+
+    def loglik(self, t: float) -> float:
+        """The log likelihood at t."""
+        if t not in self.known:
+            self.ahead([t])
+        return self.known[t]
+
+    def update(
+        self, rng: np.random.Generator, log_density: Callable[[float], float], *, width: float
+    ) -> tuple[float, Any]:
+        """A slice update of t from zero under the log likelihood plus a log density, and the predictors there."""
+
+        def total(t: float) -> float:
+            return self.loglik(t) + log_density(t) if abs(t) < FARTHEST else -math.inf
+
+        t = slice_step(rng, total, 0.0, width=width, ahead=self.ahead)
+        return t, self.blocks.keep(stretched, math.exp(t), *self.kept)[0]
 
 
 @dataclass(frozen=True)
@@ -46,11 +78,7 @@ class ScaleMove(MoveBase):
         beta = chain.beta
         if not beta.any():
             return chain
-        loglik, log_prior, d = loglik_along(model, chain.f), model.prior.along(chain.prior, beta), model.dimension
-
-        def log_density(t: float) -> float:
-            return loglik(t) + log_prior(t) + d * t if abs(t) < FARTHEST else -math.inf
-
-        g = math.exp(slice_step(random.rng, log_density, 0.0, width=1.0 / math.sqrt(d)))
-        beta = g * beta
-        return chain._replace(beta=beta, f=g * chain.f, mean=beta)
+        log_prior, d, line = model.prior.along(chain.prior, beta), model.dimension, Line(model, chain.rows)
+        t, rows = line.update(random.rng, lambda t: log_prior(t) + d * t, width=1.0 / math.sqrt(d))
+        beta = math.exp(t) * beta
+        return chain._replace(beta=beta, rows=rows, mean=beta)
