@@ -1,0 +1,217 @@
+"""What each part is worth: the same fit with one thing changed at a time.
+
+Moves of the samplers (effective draws of the worst coefficient per CPU second, R-hat), moves of spike-and-slab (how far
+chains from different starts agree), the three approximations (standard deviations against those of exact draws), the
+way to the mode (objective above the certified minimum), and the automatic choices (test log loss).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import log_loss
+
+from benchmarks import common
+from benchmarks.two_class_sets import SETS
+from softmargin import BayesianSVC
+from softmargin.posterior.mixing import mixing
+from softmargin.priors import Lasso, Ridge, SpikeSlab
+
+Table = tuple[str, list[str], list[tuple[Any, ...]]]
+
+
+def _rows(name: str) -> common.Split:
+    return next(iter(SETS[name](1)))
+
+
+def _worst(model: Any) -> tuple[float, float]:
+    """Effective draws and R-hat of the coefficient that mixes worst."""
+    draws = model.to_arviz().posterior["coef"].to_numpy()
+    sizes, ratios = mixing(draws)
+    return float(np.min(sizes)), float(np.max(ratios))
+
+
+def moves(quick: bool) -> Table:
+    """The Gibbs sampler with and without moves along axes and of the scale, and trajectories beside it."""
+    length = {"draws": 200 if quick else 1000, "warmup": 200, "chains": 4, "random_state": 0, "learning_rate": 1.0}
+    ways = {
+        "gibbs": {"inference": "gibbs"},
+        "gibbs, no moves along axes or of the scale": {"inference": "gibbs", "engine_options": {"scale_moves": False}},
+        "hmc": {"inference": "hmc"},
+        "hmc, scale not moved with the coefficients": {"inference": "hmc", "engine_options": {"scale_moves": False}},
+    }
+    lines = []
+    for data in ("heart",) if quick else ("heart", "spam, 600 rows", "wisconsin"):
+        X, _, y, _ = _rows(data)
+        for label, prior in (("ridge", Ridge()), ("lasso", Lasso())):
+            for name, way in ways.items():
+                model, seconds = common.cpu(
+                    lambda prior=prior, way=way, X=X, y=y: BayesianSVC(prior, **way, **length).fit(X, y)
+                )
+                ess, r_hat = _worst(model)
+                lines.append((data, label, name, seconds, ess / seconds, f"{r_hat:.3f}"))
+    head = ["set", "prior", "sampler", "CPU s", "worst coefficient, draws per s", "largest R-hat"]
+    return "Moves of the samplers", head, lines
+
+
+def selection_moves(quick: bool) -> Table:
+    """Spike-and-slab with one kind of move left out at a time."""
+    ways: dict[str, dict[str, Any]] = {
+        "all moves": {},
+        "no flips": {"flips": 0},
+        "no births and deaths": {"births": 0},
+        "no swaps": {"swaps": 0},
+        "no moves of the scale": {"scale_moves": False},
+        "no heated companions": {"ladder": ()},
+        "the printed scan": {"scan": "plain"},
+    }
+    length = {"draws": 100 if quick else 600, "warmup": 100 if quick else 400, "chains": 4, "random_state": 0}
+    X, _, y, _ = _rows("spam, 600 rows")
+    if quick:
+        X, ways = X[:, :12], dict(list(ways.items())[:3])
+    lines = []
+    for name, options in ways.items():
+        build = BayesianSVC(SpikeSlab(0.1, scale=1.0), "gibbs", learning_rate=1.0, engine_options=options, **length)
+        model, seconds = common.cpu(lambda build=build: build.fit(X, y))
+        apart = np.ptp(model.chain_inclusion_, axis=0)
+        size = model.to_arviz().posterior["size"].to_numpy()
+        ess = float(mixing(size)[0])
+        lines.append((name, seconds, f"{apart.max():.2f}", f"{apart.sum():.2f}", ess / seconds, f"{size.mean():.1f}"))
+    head = [
+        "sampler",
+        "CPU s",
+        "largest range of an inclusion over chains",
+        "sum of ranges",
+        "size, draws per s",
+        "mean size",
+    ]
+    return "Moves of spike-and-slab (spam, 600 rows)", head, lines
+
+
+def approximations(quick: bool) -> Table:
+    """Mean field, Gaussian and draws: standard deviations by those of the draws, and what probabilities lose."""
+    lines = []
+    for data in ("heart",) if quick else ("heart", "spam, 600 rows", "wisconsin", "adult, 1000 rows"):
+        X, X_test, y, y_test = _rows(data)
+        fits = {
+            name: common.cpu(
+                lambda name=name, X=X, y=y: BayesianSVC(
+                    Ridge(), name, learning_rate=0.25, draws=1000, random_state=0
+                ).fit(X, y)
+            )
+            for name in ("meanfield", "vb", "hmc")
+        }
+        exact = fits["hmc"][0].summary()["sd"].to_numpy()[1:]
+        for name, (model, seconds) in fits.items():
+            ratio = model.summary()["sd"].to_numpy()[1:] / exact
+            loss = log_loss(y_test, model.predict_proba(X_test))
+            lines.append(
+                (
+                    data,
+                    name,
+                    seconds,
+                    f"{np.median(ratio):.3f}",
+                    f"{ratio.min():.3f}",
+                    f"{ratio.max():.3f}",
+                    f"{loss:.4f}",
+                )
+            )
+    head = ["set", "inference", "CPU s", "sd by that of draws, median", "least", "largest", "test log loss"]
+    return "Approximations", head, lines
+
+
+def modes(quick: bool) -> Table:
+    """Newton's method with an exact end against EM."""
+    lines = []
+    for data in ("heart",) if quick else ("heart", "spam, 600 rows", "wisconsin"):
+        X, _, y, _ = _rows(data)
+        for label, prior in (("ridge, scale 1", Ridge(1.0)), ("lasso, scale 0.5", Lasso(0.5))):
+            exact = None
+            for name, options, most in (
+                ("newton", {}, 500),
+                ("plain EM", {"algorithm": "em", "accelerate": False}, 500),
+                ("accelerated EM", {"algorithm": "em"}, 500),
+            ):
+                build = BayesianSVC(prior, "map", learning_rate=1.0, engine_options=options, max_iter=most, tol=1e-10)
+                model, seconds = common.cpu(lambda build=build, X=X, y=y: build.fit(X, y))
+                value = float(model.trace_[-1])
+                exact = value if exact is None else exact
+                lines.append(
+                    (
+                        data,
+                        label,
+                        f"{name}, at most {most}",
+                        seconds,
+                        model.n_iter_,
+                        abs(value - exact) / abs(exact),
+                    )
+                )
+    return "The way to the mode", ["set", "prior", "algorithm", "CPU s", "iterations", "objective off by"], lines
+
+
+def choices(quick: bool) -> Table:
+    """The automatic choices one by one: tilt, rate, scaling of columns."""
+    ways: dict[str, Callable[[], Any]] = {
+        "default": BayesianSVC,
+        "no tilt": lambda: BayesianSVC(class_weight={0: 1.0, 1: 1.0}),
+        "rate 0.25, no tilt": lambda: BayesianSVC(learning_rate=0.25),
+        "rate 1, no tilt": lambda: BayesianSVC(learning_rate=1.0),
+        "columns as they are": lambda: BayesianSVC(standardize=False),
+        "probabilities of the pseudo-likelihood": lambda: BayesianSVC(probability="pseudo"),
+    }
+    names = (
+        ("heart",)
+        if quick
+        else (
+            "heart",
+            "spam, 600 rows",
+            "spam, 8 %",
+            "adult, 8 %",
+            "toenail",
+            "digits, 8",
+            "wisconsin, 60 rows",
+            "thyroid",
+        )
+    )
+    lines = []
+    for data in names:
+        X, X_test, y, y_test = _rows(data)
+        y, y_test = (np.asarray(v > 0).astype(int) for v in (y, y_test))
+        losses = [float(log_loss(y_test, make().fit(X, y).predict_proba(X_test))) for make in ways.values()]
+        lines.append((data, *(f"{value:.4f}" for value in losses)))
+    lines.append(("mean", *(f"{np.mean([float(line[k + 1]) for line in lines]):.4f}" for k in range(len(ways)))))
+    return "Automatic choices, test log loss of one split", ["set", *ways], lines
+
+
+PARTS: dict[str, Callable[[bool], Table]] = {
+    "moves": moves,
+    "selection": selection_moves,
+    "approximations": approximations,
+    "modes": modes,
+    "choices": choices,
+}
+
+
+def parts(quick: bool, only: list[str]) -> Iterator[str]:
+    """The tables, as text."""
+    for name in only or PARTS:
+        title, head, lines = PARTS[name](quick)
+        yield f"**{title}**\n\n{common.markdown(head, lines)}"
+
+
+def main() -> None:
+    options = common.parser(__doc__)
+    options.add_argument("--only", nargs="*", choices=tuple(PARTS), default=[])
+    options = options.parse_args()
+    common.warm_up()
+    with common.one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = "\n\n".join(parts(options.quick, options.only))
+    common.publish("ablations", text, options)
+
+
+if __name__ == "__main__":
+    main()
