@@ -14,7 +14,8 @@ from softmargin.designs import standardize
 from softmargin.losses.probability import pseudo_probability, sign_probability
 from softmargin.posterior import diagnostics
 from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior
-from softmargin.posterior.diagnostics import not_mixed, sampled, to_arviz
+from softmargin.posterior.diagnostics import Wanted, drawn_from, not_mixed, sampled
+from softmargin.posterior.inference_data import to_arviz
 from softmargin.rows.streams import Streams
 
 
@@ -101,7 +102,8 @@ def test_the_number_is_seen_to_be_above_its_limit(worst, shown, monkeypatch):
 
 
 def arviz_of(posterior, inference, draws, seed):
-    drawn = sampled(posterior, draws, Streams.from_random_state(seed))
+    drawn = drawn_from(posterior, Wanted(draws), Streams.from_random_state(seed))
+    drawn = sampled(posterior.columns, posterior, *drawn)
     return to_arviz(drawn, ["a", "b", "c", "d"], inference)
 
 

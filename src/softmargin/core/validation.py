@@ -29,6 +29,7 @@ __all__ = [
     "has_probabilities",
     "is_frame",
     "is_polars",
+    "known_labels",
     "labels_given",
     "nullable_kind",
     "plain_list",
@@ -239,6 +240,16 @@ def binary_labels(y: Any) -> tuple[Any, Any]:
     if len(classes) > 2:
         raise ValueError(f"this needs two classes in y; got {len(classes)}: {classes.tolist()[:5]}.")
     return classes, index
+
+
+def known_labels(y: Any, classes: Any) -> Any:
+    """Numbers of the classes that labels of the fit name."""
+    y = np.asarray(y)
+    index = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    new = np.unique(y[classes[index] != y])
+    if len(new):
+        raise ValueError(f"y has labels {new.tolist()[:5]} that the fit did not have; it had {classes.tolist()[:5]}.")
+    return index
 
 
 def row_weights(sample_weight: Array, index: Any, classes: Any, class_weight: Any) -> Array:

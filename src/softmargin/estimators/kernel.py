@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
-from softmargin.core.validation import check_choice, check_numeric, check_rate, fitted, labels_given, row_weights
+from softmargin.core.validation import (
+    check_choice,
+    check_numeric,
+    check_rate,
+    fitted,
+    known_labels,
+    labels_given,
+    row_weights,
+)
 from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
+from softmargin.estimators.assess.export import FitRows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.kernel_machine import PROBABILITIES, WITHOUT_SCALE, ClassMachine
 from softmargin.estimators.linear import named_loss
@@ -244,18 +252,15 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         recipe = self._recipe()
         check_numeric(X)
         X, y = self._rows(X, y=labels_given(y), reset=False)
-        index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        new = np.unique(y[self.classes_[index] != y])
-        if len(new):
-            raise ValueError(f"y has labels {new.tolist()[:5]} that the first rows did not have; fit all rows again.")
-        return self._fit(recipe, X, y, index, sample_weight, self._fitted)
+        return self._fit(recipe, X, y, known_labels(y, self.classes_), sample_weight, self._fitted)
 
     def _fit(
         self, recipe: KernelRecipe, X: Any, y: Any, index: Any, sample_weight: Any, before: Any = None
     ) -> BayesianKernelClassifier:
         """Fit checked rows, or add them to a fit before."""
         count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        used = np.flatnonzero(count > 0)
+        chosen = count > 0
+        used = np.flatnonzero(chosen)
         each, end = fit_tasks(self, X, y) if before is None else ((lambda iteration, info: False), (lambda: None))
         if before is None:
             weight = row_weights(count, index, self.classes_, self.class_weight)
@@ -277,6 +282,8 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         else:
             fitted = fit_kernel(recipe, X, np.where(own == 1, 1.0, -1.0), count, weight, **task)
         self._fitted = fitted.settled()
+        # a fit in batches has seen more rows than these
+        self._seen = FitRows.of(X, chosen, self._by_class) if before is None else None
         end()
         self.loo_probability_ = np.full((len(index), len(self.classes_)), np.nan)
         self.loo_probability_[used] = self._fitted.loo_probability
@@ -291,18 +298,6 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
 
     def _remark(self) -> str:
         return remark_on_models(self._fitted, self._entropy)
-
-    def _publish_active(self, used: Any, index: Any, n: int) -> None:
-        """Probabilities of the training rows, one row a pair if there are many, and the number of active ones."""
-        active = []
-        for (i, j), model in zip(combinations(range(len(self.classes_)), 2), self._fitted.parts, strict=True):
-            row = np.full(n, np.nan)
-            row[used[(index == i) | (index == j)]] = model.active
-            active.append(row)
-        counts = [model.expansions.n_active for model in self._fitted.parts]
-        two = len(self.classes_) == 2
-        self.active_ = active[0] if two else np.array(active)
-        self.n_active_ = counts[0] if two else counts
 
     def _recipe(self) -> KernelRecipe:
         """Refuse what cannot be, before any work; return what is asked for."""

@@ -12,15 +12,25 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from softmargin.core.array import Array
-from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_names, check_numeric, fitted
+from softmargin.core.validation import (
+    IMPUTE,
+    check_choice,
+    check_finite,
+    check_names,
+    check_numeric,
+    fitted,
+    known_labels,
+    labels_given,
+)
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._parts import Composed
+from softmargin.estimators.assess.export import Exported
 from softmargin.inference.notices import notice_of_fits, warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.fitted import spread_of
 from softmargin.models.kernel.search import kernel_prior
-from softmargin.posterior import diagnostics
+from softmargin.models.pointwise import of_labels
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
@@ -40,7 +50,7 @@ def _interval(lengths: Array | None) -> dict[str, float]:
     return {"length_lower": lower, "length_upper": upper}
 
 
-class KernelMachine(CallbackSupport, Composed):
+class KernelMachine(CallbackSupport, Exported, Composed):
     """Base of the kernel estimators; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
@@ -149,12 +159,10 @@ class KernelMachine(CallbackSupport, Composed):
         draws: Array = self._fitted.sample(X, n, Streams.from_random_state(seed))
         return draws
 
-    def to_arviz(self, draws: int = 1000) -> Any:
-        """Intercept and scale as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
-        check_is_fitted(self)
-        streams = Streams.from_random_state(self.random_state)
-        drawn = self._fitted.sampled(fitted(self, "classes_"), draws, streams)
-        return diagnostics.to_arviz(drawn, [], self.inference)
+    def _new_rows(self, X: Any, groups: Any) -> Any:
+        if groups is not None:
+            raise ValueError("groups are not part of kernel machines; leave them out.")
+        return self._checked(X)
 
 
 class ClassMachine(KernelMachine):
@@ -162,6 +170,10 @@ class ClassMachine(KernelMachine):
 
     classes_: Any
     probability: str
+    _said_of_rows = staticmethod(of_labels)
+
+    def _numbered(self, y: Any) -> Any:
+        return known_labels(labels_given(y), self.classes_)
 
     def _labels(self, y: Any) -> tuple[Any, Any]:
         check_classification_targets(y)
@@ -197,6 +209,18 @@ class ClassMachine(KernelMachine):
         if fits[0].gap is not None:
             self.gap_ = max(fit.gap for fit in fits if fit.gap is not None)
         warn_of_fits(fits, self.inference, self.tol)
+
+    def _publish_active(self, used: Any, index: Any, n: int) -> None:
+        """Probabilities of the training rows, one row a pair if there are many, and the number of active ones."""
+        active = []
+        for (i, j), model in zip(combinations(range(len(self.classes_)), 2), self._fitted.parts, strict=True):
+            row = np.full(n, np.nan)
+            row[used[(index == i) | (index == j)]] = model.active
+            active.append(row)
+        counts = [model.expansions.n_active for model in self._fitted.parts]
+        two = len(self.classes_) == 2
+        self.active_ = active[0] if two else np.array(active)
+        self.n_active_ = counts[0] if two else counts
 
     def _checked(self, X: Any) -> Any:
         """New rows, checked."""

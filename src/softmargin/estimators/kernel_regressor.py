@@ -15,6 +15,7 @@ from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._keywords import explained
 from softmargin.estimators._responses import LIKELIHOODS, Responding, numbers, response_units
+from softmargin.estimators.assess.export import FitRows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.kernel_machine import KernelMachine
 from softmargin.estimators.linear import check_level
@@ -26,6 +27,7 @@ from softmargin.models.fitted import spread_of
 from softmargin.models.kernel.plan import Plan
 from softmargin.models.kernel.regression import KernelRegression, fit_kernel_regression
 from softmargin.models.observed import Observed
+from softmargin.models.pointwise import of_responses
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
@@ -185,7 +187,8 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
             plan = self._checked_plan()
             X, y = self._training_rows(X, y, y_numeric=True)
             count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            used = np.flatnonzero(count > 0)
+            chosen = count > 0
+            used = np.flatnonzero(chosen)
             rows = X if len(used) == X.shape[0] else X[used]
             y, count = numbers(y)[used], count[used]
             units, unit = response_units(y, count), 1.0
@@ -197,10 +200,16 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
             self._fitted: KernelRegression = fit_kernel_regression(
                 plan, likelihoods, units, rows, y, count, at=used, unit=unit, **task
             ).settled()
+            self._seen = FitRows.of(rows, chosen)
             end()
             self._observed = Observed.of(y, count, count)
             self._publish()
             return self
+
+    _said_of_rows = staticmethod(of_responses)
+
+    def _numbered(self, y: Any) -> Any:
+        return numbers(y)
 
     def _checked_plan(self) -> Plan:
         """Refuse what cannot be, before any work; return what is asked for."""

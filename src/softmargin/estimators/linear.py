@@ -19,13 +19,13 @@ from softmargin.estimators._indicators import Indicators
 from softmargin.estimators._parts import Composed
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
+from softmargin.estimators.assess.export import Exported, FitRows
 from softmargin.estimators.given.kinds import new_rows
 from softmargin.exceptions import DataWarning, warn_user
 from softmargin.inference.notices import notice_of_fits
 from softmargin.models.build import SOLVERS
 from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
-from softmargin.posterior import diagnostics
 from softmargin.rows.elsewhere import Streamed
 from softmargin.rows.streams import Streams
 
@@ -48,7 +48,7 @@ def named_loss(likelihood: str | Loss, known: Mapping[str, Callable[[], Loss]]) 
     return next((name for name, make in known.items() if make() == likelihood), repr(likelihood)), likelihood
 
 
-class LinearMachine(CallbackSupport, Composed):
+class LinearMachine(CallbackSupport, Exported, Composed):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
@@ -134,13 +134,20 @@ class LinearMachine(CallbackSupport, Composed):
         return {name: pd.concat({p: c[name] for p, c in each if name in c}, names=["pair"]) for name in names}
 
     def _note_training(self, rows: Training) -> None:
-        """Keep what predictions need to know of the training rows."""
+        """Keep what is asked of the training rows later."""
         self._used = rows.used
+        self._seen = FitRows.of(rows.X, rows.used)
         if rows.indicators is not None:
             self.indicators_ = rows.indicators
         constant = self._constant_columns(rows.columns.keep)
         if constant:
             warn_user(constant, DataWarning)
+
+    def _note_weights(self, rows: Training, weight: Array) -> None:
+        """Keep what rows of a class weigh beside how often they count."""
+        by_class = np.ones(int(rows.y.max()) + 1)
+        by_class[rows.y] = weight / rows.counts
+        self._seen = None if self._seen is None else self._seen._replace(by_class=by_class)
 
     def _plan(self, prior: Any, loss: Any, rows: Training, **more: Any) -> Recipe:
         """What is asked for, with the training rows' own needs."""
@@ -252,9 +259,8 @@ class LinearMachine(CallbackSupport, Composed):
         """What a summary says first."""
         return ""
 
-    def to_arviz(self, draws: int = 1000) -> Any:
-        """The posterior as ArviZ InferenceData; for approximations, ``draws`` draws from them, marked as such."""
-        check_is_fitted(self)
-        streams = Streams.from_random_state(self.random_state)
-        drawn = self._fitted.sampled(fitted(self, "classes_"), draws, streams)
-        return diagnostics.to_arviz(drawn, self._names(), self.inference)
+    def _new_rows(self, X: Any, groups: Any) -> Any:
+        return self._checked(X, groups)
+
+    def _entries(self) -> Any:
+        return self._reader.entries if len(self._fitted.parts) == 1 else None

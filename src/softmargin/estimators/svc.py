@@ -15,6 +15,7 @@ from softmargin.core.validation import (
     check_rate,
     class_labels,
     costs_by_label,
+    known_labels,
     labels_given,
     row_weights,
 )
@@ -38,6 +39,7 @@ from softmargin.models.classes.schemes import SCHEMES, fit_classes
 from softmargin.models.classes.sum_to_zero import cost_table
 from softmargin.models.fitted import spread_of
 from softmargin.models.observed import Observed
+from softmargin.models.pointwise import of_labels
 from softmargin.models.prior_choice import Selection
 from softmargin.models.remarks import remark_on_models, warn_of_models
 from softmargin.models.two_class import Binary, Recipe
@@ -253,6 +255,7 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         rows = training_rows(self, X, labels_given(y), sample_weight, groups, encode=self._encoded)
         self._note_training(rows)
         weight = row_weights(rows.counts, rows.y, self.classes_, self.class_weight)
+        self._note_weights(rows, weight)
         each, end = fit_tasks(self, X, y)
         task: dict[str, Any] = {
             "streams": Streams.from_random_state(self.random_state),
@@ -271,6 +274,11 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self._observed = Observed.of(rows.y, rows.counts, weight)
         warn_of_models(self._fitted, self._entropy)
         return self
+
+    _said_of_rows = staticmethod(of_labels)
+
+    def _numbered(self, y: Any) -> Any:
+        return known_labels(labels_given(y), self.classes_)
 
     def _encoded(self, y: Any) -> Any:
         self.classes_, index = class_labels(y)

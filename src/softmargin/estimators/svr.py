@@ -26,6 +26,7 @@ from softmargin.losses import Loss
 from softmargin.models.build import prior_of
 from softmargin.models.fitted import spread_of
 from softmargin.models.observed import Observed
+from softmargin.models.pointwise import of_responses
 from softmargin.models.prior_choice import Selection
 from softmargin.models.regression import Regression, fit_regression
 from softmargin.rows.in_memory import one_blas_thread
@@ -240,6 +241,11 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
         check_choice("missing", self.missing, ["model", "indicator"])
         self._check_noise()
         return prior_of(self.prior)
+
+    _said_of_rows = staticmethod(of_responses)
+
+    def _numbered(self, y: Any) -> Any:
+        return numbers(y)
 
     def _publish(self) -> None:
         model: Regression = self._fitted

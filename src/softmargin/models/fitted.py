@@ -83,9 +83,41 @@ class Fitted:
         """Inclusion probabilities of the columns of X; zero for constant ones."""
         return None if self.fit.inclusion is None else self.fit.inclusion.by_column(self.columns)
 
-    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
-        """Draws of everything that was sampled, in the units of X."""
-        return diagnostics.sampled(spread_of(self.posterior, "to_arviz"), draws, streams)
+    @property
+    def _whole(self) -> Any:
+        """The posterior of all coefficients, as it is reported."""
+        return self.posterior
+
+    @property
+    def chain_shape(self) -> tuple[int, int] | None:
+        """Chains, and draws per chain, where a sampler kept them."""
+        shape: tuple[int, int] | None = spread_of(self.fit.posterior, "to_arviz").chain_shape
+        return shape
+
+    def sampled(self, classes: Any, wanted: diagnostics.Wanted, streams: Streams) -> diagnostics.Sampled:
+        """Draws of everything that was sampled, in the units of X, and of predictors where rows are given."""
+        posterior = spread_of(self._whole, "to_arviz").thinned(wanted.every)
+        beta, scale, recorded = diagnostics.drawn_from(posterior, wanted, streams)
+        drawn = self._named(posterior, beta, scale, recorded, wanted)
+        if self.fit.inclusion is not None and posterior.chain_shape is not None:
+            drawn.variables["indicator"] = (drawn.variables["coef"] != 0.0).astype(np.int8)
+            drawn.dims["indicator"] = drawn.dims["coef"]
+        if wanted.rows is None:
+            return drawn
+        with one_blas_thread():
+            f, spread = self._predictors(beta.reshape(-1, beta.shape[-1]), wanted.rows, streams)
+        shape = (*beta.shape[:2], -1)
+        return drawn._replace(f=f.reshape(shape), spread=None if spread is None else spread.reshape(shape))
+
+    def _named(
+        self, posterior: Any, beta: Array, scale: Array, recorded: dict[str, Array], wanted: diagnostics.Wanted
+    ) -> diagnostics.Sampled:
+        return diagnostics.sampled(self.columns, posterior, beta, scale, recorded)
+
+    def _predictors(self, beta: Array, X: Any, streams: Streams) -> tuple[Array, Array | None]:
+        """Predictors (draws, rows) at draws of the coefficients, and what missing entries add to their variance."""
+        design = self.design(X)
+        return np.stack([design.matvec(one) for one in beta]), None
 
     def summary(self, names: list[str], level: float, classes: Any = None) -> pd.DataFrame:
         """One row a coefficient, the intercept first where there is one."""
@@ -138,5 +170,15 @@ class Linear(Fitted):
             posterior = widened(spread_of(self.joint, "sample"), self.stretch)
             return self.reader.sample(posterior, X, n, streams.at(Purpose.PREDICT))
 
-    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
-        return self.reader.sampled(super().sampled(classes, draws, streams), draws)
+    @property
+    def _whole(self) -> Any:
+        return widened(self.joint, self.stretch)
+
+    def _named(
+        self, posterior: Any, beta: Array, scale: Array, recorded: dict[str, Array], wanted: diagnostics.Wanted
+    ) -> diagnostics.Sampled:
+        own = diagnostics.sampled(self.columns, posterior, beta[..., : self.reader.size], scale, recorded)
+        return self.reader.sampled(own, beta, wanted)
+
+    def _predictors(self, beta: Array, X: Any, streams: Streams) -> tuple[Array, Array | None]:
+        return self.reader.predictors(beta, X)

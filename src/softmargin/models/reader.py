@@ -227,14 +227,50 @@ class Reader:
             tables[part.name] = table
         return pd.concat(tables, names=["term", "effect"])
 
-    def sampled(self, drawn: diagnostics.Sampled, draws: int) -> diagnostics.Sampled:
-        """Draws for ArviZ, those of the terms under their own names."""
+    def sampled(self, drawn: diagnostics.Sampled, beta: Array, wanted: diagnostics.Wanted) -> diagnostics.Sampled:
+        """Draws for ArviZ, those of the terms under their own names; ``beta`` are those of all coefficients."""
         internal = {name for term in self.terms for name in term.labels}
         internal |= {name for name in drawn.variables if name.startswith("corr(")} if self.terms else set()
         kept = {name: value for name, value in drawn.variables.items() if name not in internal}
         for part in self.components:
-            kept |= part.named_draws(draws)
-        return drawn._replace(variables=kept)
+            kept |= part.named_draws(wanted.draws, wanted.every)
+        dims, coords = dict(drawn.dims), dict(drawn.coords)
+        for name, (values, own) in self._effect_draws(beta).items():
+            kept[name] = values
+            dims[name] = [*dims.get("intercept", []), *own]
+            coords |= own
+        return drawn._replace(variables=kept, dims=dims, coords=coords)
+
+    def _effect_draws(self, beta: Array) -> dict[str, tuple[Array, dict[str, list[Any]]]]:
+        """For every grouping factor the effects of its groups in the units of the data, and their labels."""
+        found, start = {}, self.size
+        for term in self.terms:
+            at = slice(start, start + term.prior.size)
+            start = at.stop
+            if isinstance(term.effect, Smooth):
+                continue
+            turn = term.turn()
+            values = beta[..., at].reshape(*beta.shape[:-1], len(term.levels), -1) @ turn.T
+            own: dict[str, list[Any]] = {f"{term.name}_level": [_label(level) for level in term.levels]}
+            if len(term.effects) > 1:
+                own[f"{term.name}_effect"] = list(term.effects)
+            else:
+                values = values[..., 0]
+            found[f"effect_{term.name}"] = values, own
+        return found
+
+    def predictors(self, beta: Array, X: Any) -> tuple[Array, Array | None]:
+        """Predictors (draws, rows) of given rows at draws of all coefficients, and what missing entries add to them."""
+        design = self.design(X)
+        f = np.stack([design.matvec(one) for one in beta])
+        if self.law is None:
+            return f, None
+        return f, np.stack([np.maximum(design.excess(one), 0.0) for one in beta])
+
+
+def _label(level: Any) -> Any:
+    """A group as one label."""
+    return " : ".join(str(part) for part in level) if isinstance(level, tuple) else level
 
 
 def _shape(term: Coded) -> tuple[int, int]:

@@ -30,9 +30,10 @@ from softmargin.inference.variational import fit_vb
 from softmargin.models.compose import Data, compose
 from softmargin.models.fitted import Fitted, Linear
 from softmargin.models.two_class import Recipe
+from softmargin.posterior import diagnostics
 from softmargin.priors.ridge import Ridge
 from softmargin.rows.in_memory import one_blas_thread
-from softmargin.rows.streams import Streams
+from softmargin.rows.streams import Purpose, Streams
 from softmargin.unknowns.noise import Noise
 
 __all__ = [
@@ -78,6 +79,18 @@ class Responses(Fitted):
         known = zip(held.levels, held.losses, strict=True)
         each = [loss.noise_variance(float(level) ** -loss.noise_power) for level, loss in known]
         return self.units.spread**2 * float(np.mean(each))
+
+    def sampled(self, classes: Any, wanted: diagnostics.Wanted, streams: Streams) -> diagnostics.Sampled:
+        """Of an approximation with draws of the noise, which samplers have recorded."""
+        drawn = super().sampled(classes, wanted, streams)
+        if "noise" not in drawn.variables:
+            held, shape = self.fit.held, drawn.variables["intercept"].shape[:2]
+            chosen = streams.at(Purpose.PREDICT, iteration=3).integers(len(held.levels), size=shape)
+            drawn.variables["noise"] = self.units.spread * held.levels[chosen]
+            if held.losses[0].band is not None:
+                bands = np.array([loss.band for loss in held.losses])
+                drawn.variables["epsilon"] = self.units.spread * bands[chosen]
+        return drawn
 
     def predicted(self, X: Any) -> Array:
         """Posterior mean of f."""

@@ -31,6 +31,7 @@ _PARTS = {
     "engines.kernel.draws": ["KernelDraws"],
     "engines.vi.scale_mixture": ["MixedRoot"],
     "engines.vi.stochastic": ["SVIState", "Sums"],
+    "estimators.assess.export": ["FitRows"],
     "estimators._indicators": ["Indicators"],
     "estimators.formula._terms": ["Terms"],
     "estimators.formula.formula": ["Formula"],
@@ -180,7 +181,7 @@ def _with_places(draws: Any) -> Any:
 
 
 def _attributes(estimator: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(estimator).items() if not name.startswith(_STATES)}
+    return {name: value for name, value in estimator.__getstate__().items() if not name.startswith(_STATES)}
 
 
 def _estimator(kind: Any, parts: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.designs.standardize import Columns
 from softmargin.loo.class_cavity import class_scores
-from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
+from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior, thinned
 from softmargin.posterior.draws import CoefficientDraws
 from softmargin.solvers.coordinates import Coordinates
 
@@ -32,6 +32,15 @@ class ClassPoint:
     square: float
 
     has_spread = False
+
+    @property
+    def chain_shape(self) -> tuple[int, int] | None:
+        """Chains, and draws per chain, where a sampler kept them."""
+        return None
+
+    def thinned(self, every: int) -> ClassPoint:
+        """Every so many draws, where there are any."""
+        return self
 
     @property
     def k(self) -> int:
@@ -148,7 +157,7 @@ class ClassGaussian(ClassPoint):
             )
         return tables
 
-    def coefficient_draws(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    def joint_draws(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
         """n draws (n, k, q) of the model's coefficients, unseen directions included, and of the prior scale."""
         z = self.mean.ravel() + rng.standard_normal((n, self.root.shape[1])) @ self.root.T
         scale = self.scales[rng.choice(len(self.scales), size=n, p=self.weights)]
@@ -166,7 +175,7 @@ class ClassGaussian(ClassPoint):
 
     def sample(self, design: Design, rng: np.random.Generator, n: int) -> Array:
         """Draws (rows, n, k) of the scores of new rows."""
-        beta, _ = self.coefficient_draws(rng, n)
+        beta, _ = self.joint_draws(rng, n)
         flat, lead = beta.reshape(n * self.k, -1), int(self.columns.intercept)
         f = design.matmat(np.ascontiguousarray(flat[:, lead:].T)) + flat[:, :lead].sum(axis=1)
         return np.asarray(f.reshape(-1, n, self.k))
@@ -182,6 +191,13 @@ class ClassDraws(ClassGaussian):
 
     def times(self, factor: float) -> ClassDraws:
         return replace(self, root=factor * self.root, draws=self.mean + factor * (self.draws - self.mean))
+
+    @property
+    def chain_shape(self) -> tuple[int, int]:
+        return self.draws.shape[0], self.draws.shape[1]
+
+    def thinned(self, every: int) -> ClassDraws:
+        return self if every == 1 else replace(self, **thinned(self, every))
 
     @property
     def scale(self) -> Array:
@@ -205,7 +221,7 @@ class ClassDraws(ClassGaussian):
         """Every draw of the model's coefficients, (chains, draws, k, q)."""
         return self.in_blocks().model()
 
-    def coefficient_draws(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    def joint_draws(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
         flat = self.draws.reshape(-1, *self.mean.shape)
         index = rng.choice(len(flat), size=n, replace=n > len(flat))
         return self._with_unseen(flat[index], self.scales[index], rng), self.scales[index]

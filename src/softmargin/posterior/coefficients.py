@@ -18,7 +18,7 @@ from softmargin.rows.in_memory import Blocks, Cell
 from softmargin.solvers.coordinates import Coordinates
 from softmargin.solvers.low_rank import enlarged, noise, quadratic, squares
 
-__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "widened"]
+__all__ = ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "Posterior", "thinned", "widened"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,15 @@ class Posterior:
     square: float
 
     has_spread = False
+
+    @property
+    def chain_shape(self) -> tuple[int, int] | None:
+        """Chains, and draws per chain, where a sampler kept them."""
+        return None
+
+    def thinned(self, every: int) -> Posterior:
+        """Every so many draws, where there are any."""
+        return self
 
     @property
     def _coordinates(self) -> Coordinates:
@@ -139,7 +148,12 @@ class GaussianPosterior(Posterior):
 
     def coefficient_draws(self, rng: np.random.Generator, n: int) -> Array:
         """n draws of the model's coefficients, unseen directions included."""
-        return self._with_unseen(self.coordinate_draws(rng, n), self.scale_draws(rng, n), rng)
+        return self.joint_draws(rng, n)[0]
+
+    def joint_draws(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+        """n draws of the model's coefficients, unseen directions included, and of the prior scale."""
+        z, scale = self.coordinate_draws(rng, n), self.scale_draws(rng, n)
+        return self._with_unseen(z, scale, rng), scale
 
     def _with_unseen(self, z: Array, scale: Array, rng: np.random.Generator) -> Array:
         beta = self._coordinates.mean(z)
@@ -174,6 +188,13 @@ class DrawsPosterior(GaussianPosterior):
         return replace(self, root=enlarged(self.root, factor), draws=draws)
 
     @property
+    def chain_shape(self) -> tuple[int, int]:
+        return self.draws.shape[0], self.draws.shape[1]
+
+    def thinned(self, every: int) -> DrawsPosterior:
+        return self if every == 1 else replace(self, **thinned(self, every))
+
+    @property
     def scale(self) -> Array:
         """Draws (chains, draws) of the prior scale."""
         return self.scales.reshape(self.draws.shape[:2])
@@ -204,6 +225,18 @@ class DrawsPosterior(GaussianPosterior):
     def table(self, level: float) -> dict[str, Array]:
         mean, start = self.user_mean()  # Rao-Blackwell average of conditional means
         return {"mean": np.concatenate(([start], mean)), **self.in_blocks().spread(level)}
+
+
+def thinned(posterior: Any, every: int) -> dict[str, Any]:
+    """Every so many draws of all that a posterior of draws has of them."""
+    scale = posterior.scale[:, ::every]
+    return {
+        "draws": posterior.draws[:, ::every],
+        "scales": scale.ravel(),
+        "weights": np.full(scale.size, 1.0 / scale.size),
+        "loglik": posterior.loglik[:, ::every],
+        "recorded": {name: values[:, ::every] for name, values in posterior.recorded.items()},
+    }
 
 
 def widened(posterior: Any, factor: float) -> Any:

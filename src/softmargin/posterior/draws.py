@@ -45,8 +45,8 @@ class CoefficientDraws(NamedTuple):
             yield slice(lead + at.start, lead + at.stop), z @ self.basis[at].T + scale * self._noise(at)
 
     def model(self) -> Array:
-        """All of them, (chains, draws, ..., q)."""
-        return np.concatenate([part for _, part in self.model_blocks()], axis=-1)
+        """All of them, (chains, draws, ..., q), with those of terms behind the columns' where there are any."""
+        return self.z if self.basis is None else np.concatenate([part for _, part in self.model_blocks()], axis=-1)
 
     def user_blocks(self) -> Iterator[tuple[Any, Array]]:
         """Places of coefficients in the user's table, the intercept first, and their draws in the units of the data.

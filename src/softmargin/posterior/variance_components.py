@@ -74,14 +74,14 @@ class Components:
         frame.loc[correlation, "sd"] = np.nan
         return frame
 
-    def named_draws(self, draws: int) -> dict[str, Array]:
-        """The same draws by name and (chain, draw); of an approximation, ``draws``."""
+    def named_draws(self, draws: int, every: int = 1) -> dict[str, Array]:
+        """The same draws by name and (chain, draw); of an approximation, ``draws``, of a sampler, one of ``every``."""
         named = {}
         at = np.arange(draws) * len(self.draws) // draws if self.chains is None else slice(None)
         for (first, other), values in self._entries().items():
             own = self.name if first == "Intercept" else f"{self.name}[{first}]"
             name = f"sd_{own}" if first == other else f"corr_{self.name}[{first}, {other}]"
-            named[name] = values[at].reshape(self.chains or 1, -1)
+            named[name] = values[at].reshape(self.chains or 1, -1)[:, :: 1 if self.chains is None else every]
         return named
 
     def new_groups(self, rng: np.random.Generator, groups: int, n: int) -> Array:

@@ -124,6 +124,14 @@ class Formula(BaseEstimator):
         response = np.asarray(made.response(X, y))
         return float(self.estimator_.score(made.frame(X), response, sample_weight=weight))
 
+    def to_arviz(self, X: Any = None, y: Any = None, **options: Any) -> Any:
+        """The estimator's ``to_arviz``; X, where it is needed, are the rows of the fit as a data frame."""
+        check_is_fitted(self)
+        if X is None:
+            return self.estimator_.to_arviz(**options)
+        made = self.formula_
+        return self.estimator_.to_arviz(made.frame(X), np.asarray(made.response(X, y)), **options)
+
     def __getattr__(self, name: str) -> Any:
         # what takes no rows is the fitted estimator's own
         if name.startswith("_") or "estimator_" not in self.__dict__:

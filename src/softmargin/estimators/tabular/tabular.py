@@ -142,6 +142,14 @@ class Tabular(BaseEstimator):
         groups = [X[name].astype(object).where(X[name].isna(), X[name].astype(str)) for name in self.groups]
         return pd.concat([pd.DataFrame(index=X.index), *parts, *groups], axis=1)
 
+    def to_arviz(self, X: Any = None, y: Any = None, **options: Any) -> Any:
+        """The estimator's ``to_arviz``; X, where it is needed, are the rows of the fit as a data frame."""
+        check_is_fitted(self)
+        if X is None:
+            return self.estimator_.to_arviz(**options)
+        y = X[self.target] if y is None else y
+        return self.estimator_.to_arviz(self.encoded(X), np.asarray(y), **options)
+
     def __getattr__(self, name: str) -> Any:
         # what takes no rows is the fitted estimator's own
         if name.startswith("_") or "estimator_" not in self.__dict__:

@@ -95,10 +95,20 @@ class Pairwise:
         drawn = [pair.sample(X, n, streams.child(number)) for number, pair in enumerate(self.pairs)]
         return np.stack(drawn, axis=-1)
 
-    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
-        """Draws of everything that was sampled, with the pairs as a dimension."""
-        parts = [pair.sampled(classes, draws, streams.child(number)) for number, pair in enumerate(self.pairs)]
-        return diagnostics.stacked(parts, "pair", self._labels(classes))
+    @property
+    def chain_shape(self) -> tuple[int, int] | None:
+        """Chains, and draws per chain, where a sampler kept them."""
+        return self.pairs[0].chain_shape
+
+    def sampled(self, classes: Any, wanted: diagnostics.Wanted, streams: Streams) -> diagnostics.Sampled:
+        """Draws of everything that was sampled, with the pairs as a dimension, the last one of predictors."""
+        parts = [pair.sampled(classes, wanted, streams.child(number)) for number, pair in enumerate(self.pairs)]
+        drawn = diagnostics.stacked(parts, "pair", self._labels(classes))
+        if wanted.rows is None:
+            return drawn
+        f = np.stack([part.f for part in parts if part.f is not None], axis=-1)
+        spread = [part.spread for part in parts if part.spread is not None]
+        return drawn._replace(f=f, spread=np.stack(spread, axis=-1) if spread else None)
 
     def summary(self, names: list[str], level: float, classes: Any) -> pd.DataFrame:
         """One row a coefficient and pair."""

@@ -30,9 +30,13 @@ class ClassReader(Reader):
 
     def sample(self, posterior: Any, X: Any, n: int, rng: np.random.Generator) -> Array:
         """Draws (rows, n, k) of the scores; rows of one new group share the draw of its effects."""
+        return np.ascontiguousarray(np.moveaxis(self.scores(posterior.joint_draws(rng, n)[0], X, rng), 0, 1))
+
+    def scores(self, beta: Array, X: Any, rng: np.random.Generator) -> Array:
+        """The same (n, rows, k) at draws (n, k, q) of all coefficients."""
         parts = self._parts(X)
-        design, (beta, _) = self._design(X, parts), posterior.coefficient_draws(rng, n)
-        lead, k = int(design.intercept), beta.shape[1]
+        design, (n, k) = self._design(X, parts), beta.shape[:2]
+        lead = int(design.intercept)
         flat = beta.reshape(n * k, -1)
         f = design.matmat(np.ascontiguousarray(flat[:, lead:].T)) + flat[:, :lead].sum(axis=1)
         f = np.asarray(f).reshape(-1, n, k)
@@ -44,7 +48,7 @@ class ClassReader(Reader):
             u = component.new_groups(rng, (int(number.max()) + 1) * k, n).reshape(-1, k, n, columns.shape[1])
             u -= u.mean(axis=1, keepdims=True)
             f[new] += np.einsum("ia,irna->inr", columns, u[number])
-        return f
+        return np.moveaxis(f, 1, 0)
 
     def random_effects(
         self, posterior: Any, stretch: float, level: float = 0.95, classes: Any = None

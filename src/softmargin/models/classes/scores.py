@@ -128,19 +128,30 @@ class SumToZeroFit:
             posterior = widened(spread_of(self.joint, "sample"), self.stretch)
             return self.reader.sample(posterior, X, n, streams.at(Purpose.PREDICT))
 
-    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
+    @property
+    def chain_shape(self) -> tuple[int, int] | None:
+        """Chains, and draws per chain, where a sampler kept them."""
+        shape: tuple[int, int] | None = spread_of(self.fit.posterior, "to_arviz").chain_shape
+        return shape
+
+    def sampled(self, classes: Any, wanted: diagnostics.Wanted, streams: Streams) -> diagnostics.Sampled:
         """Draws of everything that was sampled, with the classes as a dimension of the coefficients."""
-        posterior, recorded, stats = spread_of(self.posterior, "to_arviz"), {}, {}
-        if isinstance(posterior, ClassDraws):
-            beta, scale, recorded = posterior.all_coefficients(), posterior.scale, posterior.recorded
-            stats = {"loglik": posterior.loglik}
-        else:
-            beta, scale = (part[None] for part in posterior.coefficient_draws(streams.at(Purpose.PREDICT), draws))
-        coef, intercept = self.columns.to_user(beta)
-        dims = {"coef": ["class", "feature"], "intercept": ["class"]}
-        variables = {"coef": coef, "intercept": intercept, "scale": scale, **recorded}
-        drawn = diagnostics.Sampled(variables, stats, dims, {"class": classes.tolist()}, not stats)
-        return self.reader.sampled(drawn, draws)
+        posterior = widened(spread_of(self.joint, "to_arviz"), self.stretch).thinned(wanted.every)
+        beta, scale, recorded = diagnostics.drawn_from(posterior, wanted, streams)
+        drawn = diagnostics.sampled(self.columns, posterior, beta[..., : self.reader.size], scale, recorded)
+        drawn.dims.update({"coef": ["class", "feature"], "intercept": ["class"]})
+        drawn.coords["class"] = classes.tolist()
+        drawn = self.reader.sampled(drawn, beta, wanted)
+        if self.fit.inclusion is not None and posterior.chain_shape is not None:
+            drawn.variables["indicator"] = (drawn.variables["coef"] != 0.0).any(axis=2).astype(np.int8)
+            drawn.dims["indicator"] = ["feature"]
+        if wanted.rows is None:
+            return drawn
+        with one_blas_thread():
+            f = self.reader.scores(
+                beta.reshape(-1, *beta.shape[2:]), wanted.rows, streams.at(Purpose.PREDICT, iteration=1)
+            )
+        return drawn._replace(f=f.reshape(*beta.shape[:2], *f.shape[1:]))
 
     def inclusion(self) -> Any:
         """Inclusion probabilities of the columns of X; zero for constant ones."""

@@ -75,9 +75,14 @@ class Featured(Fitted):
             rest = self.map.remainder(X, streams.at(Purpose.PREDICT, iteration=1), n)
         return np.asarray(drawn + np.sqrt(spread_of(self.fit.posterior, "sample").square) * rest)
 
-    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
+    def _predictors(self, beta: Array, X: Any, streams: Streams) -> tuple[Array, Array | None]:
+        f, spread = super()._predictors(beta, X, streams)
+        rest = self.map.remainder(X, streams.at(Purpose.PREDICT, iteration=1), len(beta))
+        return f + np.sqrt(self.fit.posterior.square) * rest.T, spread
+
+    def sampled(self, classes: Any, wanted: diagnostics.Wanted, streams: Streams) -> diagnostics.Sampled:
         """Draws of the intercept, the scale and what else was sampled; coefficients of features mean nothing."""
-        drawn = super().sampled(classes, draws, streams)
+        drawn = super().sampled(classes, wanted, streams)
         drawn.variables.pop("coef")
         drawn.variables["scale"] = self.base * drawn.variables["scale"]
         return drawn
@@ -154,12 +159,20 @@ class KernelExpansions(Binary):
         chosen = streams.at(Purpose.PREDICT).choice(len(f), size=n, replace=n > len(f))
         return np.ascontiguousarray(f[chosen].T)
 
-    def sampled(self, classes: Any, draws: int, streams: Streams) -> diagnostics.Sampled:
-        """Every draw of the intercept, the number of active rows and what else was sampled."""
-        expansions = self.expansions
-        values = {"length_scale" if name == "length" else name: each for name, each in expansions.values.items()}
+    @property
+    def chain_shape(self) -> tuple[int, int] | None:
+        chains, draws = self.expansions.intercept.shape
+        return chains, draws
+
+    def sampled(self, classes: Any, wanted: diagnostics.Wanted, streams: Streams) -> diagnostics.Sampled:
+        """Draws of the intercept, the number of active rows and what else was sampled, and of predictors."""
+        expansions, kept = self.expansions, (slice(None), slice(None, None, wanted.every))
+        named = {"intercept": expansions.intercept, "n_active": expansions.n_active.astype(float), **expansions.values}
+        values = {"length_scale" if name == "length" else name: each[kept] for name, each in named.items()}
         stats = {"loglik": values.pop("loglik")}
-        active = expansions.n_active.astype(float)
-        return diagnostics.Sampled(
-            {"intercept": expansions.intercept, "n_active": active, **values}, stats, {}, {}, False
-        )
+        drawn = diagnostics.Sampled(values, stats, {}, {}, False)
+        if wanted.rows is None:
+            return drawn
+        with one_blas_thread():
+            f = self._predictor(wanted.rows)
+        return drawn._replace(f=f.reshape(*expansions.intercept.shape, -1)[kept])

@@ -1,0 +1,1 @@
+"""What is said of the rows of a fit: in ArviZ, and to compare models."""
