@@ -69,12 +69,13 @@ def _forget(number, holders):
 
 
 class Distant:
-    """The four verbs over holders, and nothing else: no vector over rows is here unless it was fetched."""
-
-    home = False
+    """The four verbs over holders; of vectors over rows, responses and weights alone are here unless fetched."""
 
     def __init__(self, contents, shape):
         self.contents, self.shape, self.has_residual = contents, shape, False
+        self.y, self.weight = (
+            np.concatenate(each) for each in zip(*(pickle.loads(c)[1:3] for c in contents), strict=True)
+        )
         self.holders = tuple(Holder(each) for each in contents)
         self.passes = 0
 

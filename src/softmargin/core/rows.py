@@ -124,10 +124,6 @@ class Rows(Protocol):
         """Number of rows and of coefficients."""
 
     @property
-    def home(self) -> bool:
-        """Whether all rows are in memory, and few enough that an engine may hold vectors and copies of them."""
-
-    @property
     def has_residual(self) -> bool:
         """Whether predictors have a variance that no coefficient carries."""
 

@@ -21,10 +21,12 @@ from softmargin.rows.block import CELL, Block, Whole
 from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.summation import TreeSum, joined
 
-__all__ = ["HOME", "Blocks", "Cell", "one_blas_thread"]
+__all__ = ["Blocks", "Cell", "at_home", "one_blas_thread"]
 
 T = TypeVar("T")
-HOME = 1 << 24  # entries of rows "at home": their copies (128 megabytes) and compiled paths pay up to about there
+HOME = (
+    1 << 24
+)  # entries of all rows up to which engines have them home: copies take 128 megabytes, passes only pay later
 _BLOCK = 16  # cells of a block at most: its vectors, a quarter of a megabyte each, stay in the second-level cache
 
 
@@ -133,11 +135,6 @@ class Blocks(ByVisits):
     def with_residual(self, residual: Array) -> Blocks:
         """The same rows with predictors of this variance at known coefficients."""
         return self._twin(residual=residual)
-
-    @property
-    def home(self) -> bool:
-        """Whether the rows are few enough that an engine may hold vectors over them, and copies of them."""
-        return self.shape[0] * self.shape[1] <= HOME
 
     @property
     def has_residual(self) -> bool:
@@ -269,6 +266,17 @@ class Blocks(ByVisits):
             return self.residual
         v: Array = self.keep(visits.excess, mean)[0].vectors[0]
         return v
+
+
+def at_home(rows: Any) -> Blocks | None:
+    """All rows in memory, wherever they are, for engines that then run whole paths of steps; None if they are many.
+
+    It depends on the number of entries alone, so that results do not depend on where the rows are.
+    """
+    n, p = rows.shape
+    if n * p > HOME:
+        return None
+    return rows if isinstance(rows, Blocks) else rows.pick(np.arange(n))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

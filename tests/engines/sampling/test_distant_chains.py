@@ -52,8 +52,10 @@ def same(found, wanted):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_gibbs_on_rows_held_apart_gives_the_same_bits(rows, name, monkeypatch):
-    monkeypatch.setattr("softmargin.rows.in_memory.HOME", 0)  # in memory too, chains hold no vectors over the rows
+@pytest.mark.parametrize("many", [False, True], ids=["few rows", "many rows"])
+def test_gibbs_on_rows_held_apart_gives_the_same_bits(rows, name, many, monkeypatch):
+    if many:
+        monkeypatch.setattr("softmargin.rows.in_memory.HOME", 0)
     here, engine = PROBLEMS[name](rows), gibbs(chains=2)
     wanted = run(engine, here, max_iter=5)
     for n_blocks in (1, 4, 10):
@@ -76,8 +78,9 @@ def test_gibbs_in_blocks_and_on_threads_gives_the_same_bits(rows, options):
     same(found, run(engine, here, max_iter=2))
 
 
-def test_a_sweep_reads_the_columns_twice_and_its_lines_in_few_passes(rows):
+def test_a_sweep_reads_the_columns_twice_and_its_lines_in_few_passes(rows, monkeypatch):
     """Gram matrix and predictors; per line three points at once, then those that are out of or too far in the slice."""
+    monkeypatch.setattr("softmargin.rows.in_memory.HOME", 0)
     here, engine = problem(rows), gibbs(chains=1)
     there = Distant.of(here.blocks, 2)
     model = replace(here, blocks=there)

@@ -22,6 +22,7 @@ from softmargin.engines.sampling.hmc.rows import two_lines
 from softmargin.engines.sampling.moves.scale import ScaleMove
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.rows.compiled import njit
+from softmargin.rows.in_memory import at_home
 
 __all__ = ["Axes", "AxisMoves", "axes_for"]
 
@@ -110,9 +111,11 @@ class Axes(NamedTuple):
         The last axis has a part of every coefficient, so cells that changed show in its product.
         """
         mine = self.model
-        if model.loss is not mine.loss or model.c is not mine.c or not np.array_equal(model.y, self.y):
+        if model.loss is not mine.loss or not np.array_equal(model.y, self.y):
             return False
-        same = model.blocks.design is mine.blocks.design
+        if model.c is not mine.c and not np.array_equal(model.c, mine.c):
+            return False
+        same = model.blocks is mine.blocks or model.blocks.design is mine.blocks.design
         return same or np.array_equal(model.blocks.matvec(self.axes[-1]), self.products[-1])
 
     def move(
@@ -127,14 +130,15 @@ class Axes(NamedTuple):
 
 
 def axes_for(model: Model) -> Axes | None:
-    """The axes of the variational fit; None where rows or prior are of another form, or rows are not home."""
-    if not model.blocks.home:
+    """The axes of the variational fit; None where rows or prior are of another form, or rows are too many."""
+    home = at_home(model.blocks)
+    if home is None:
         return None
     parts = model.prior.penalty(1.0) if set(model.prior.start().values) == {"scale"} else None
     n, p = model.blocks.shape
     if parts is None or len(parts) != 2 or p > n or model.dimension < model.size:
         return None
-    if hasattr(model.blocks.design, "excess") or not model.loss.offers("score"):
+    if hasattr(home.design, "excess") or not model.loss.offers("score"):
         return None  # cells that change from sweep to sweep, or a loss of another kind
     lines = two_lines(model)
     if lines is None:
@@ -143,7 +147,7 @@ def axes_for(model: Model) -> Axes | None:
     if not isinstance(root, np.ndarray):
         return None
     axes = np.ascontiguousarray(root.T)
-    products = np.stack([model.blocks.matvec(axis) for axis in axes])
+    products = np.stack([home.matvec(axis) for axis in axes])
     return Axes(model, axes, products, model.y.copy(), lines.kink, -lines.jump, products @ lines.left)
 
 
