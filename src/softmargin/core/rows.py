@@ -52,6 +52,9 @@ class Block(Protocol):
     def entries_missing(self) -> bool:
         """Whether missing entries give predictors a variance that depends on the coefficients."""
 
+    def full(self, value: float) -> Array:
+        """A vector over the rows of one number."""
+
     def matvec(self, beta: Array) -> Array:
         """``X beta``."""
 

@@ -90,6 +90,7 @@ class Space(Part, ABC):
 
     accuracy: float = 1e-9  # of a mean, relative to its largest entry
     uneven: bool = True  # whether slopes may have precisions of their own
+    rounding: float = 1e-11  # relative, of a bound at one of its Gaussians: no smaller fall is a fall
 
     @property
     @abstractmethod
@@ -110,6 +111,10 @@ class Space(Part, ABC):
 
         ``dent`` is None or two rows u, v of one number a coefficient: every variable takes ``u u' - v v'`` off.
         """
+
+    def row_root(self, q: Normal) -> Any:
+        """The root of a Gaussian's covariance as visits of the rows take it: where the rows are."""
+        return q.root
 
     @abstractmethod
     def wide(self, design: Any, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from softmargin.core.array import Array
 from softmargin.core.loss import Rows as Message
 
@@ -123,7 +121,7 @@ def moments(block: Any, small: tuple[Array, Any]) -> Any:
 def excess(block: Any, mean: Array) -> Any:
     """Keep the predictors' variance at known coefficients."""
     found = block.excess(mean)
-    return One(found if isinstance(found, np.ndarray) else np.full(block.size, found)), ()
+    return One(block.full(found) if isinstance(found, float) else found), ()
 
 
 def transposed(block: Any, small: None, kept: One) -> Any:
@@ -208,14 +206,14 @@ def messages_at(block: Any, small: tuple[Face, Array, Any]) -> Any:
 def standard(block: Any, small: tuple[Face, float]) -> Any:
     """Keep the messages at predictors of mean zero and a given variance."""
     face, square = small
-    message = face(block, np.zeros(block.size), np.full(block.size, square))
+    message = face(block, block.full(0.0), block.full(square))
     return Messages(message.w, message.b), ()
 
 
 def smoothed(block: Any, small: tuple[Face, Array, float]) -> Any:
     """Keep predictors at given coefficients with a given variance, and the messages there; sum the bound."""
     face, beta, square = small
-    f, v = block.matvec(beta), np.full(block.size, square) + block.excess(beta)
+    f, v = block.matvec(beta), block.full(square) + block.excess(beta)
     message = face(block, f, v)
     return RowState(f, v, message.w, message.b), (block.sums(message.bound),)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from softmargin.core.array import Array
 from softmargin.core.loss import Loss, Message, Rows
 from softmargin.losses._averages import average_loop, derivative_loop
 from softmargin.refusals import refused
-from softmargin.rows.loops import arguments_of, row_loop
+from softmargin.rows.loops import RowFormula, arguments_of, at_row, elsewhere, row_loop
 
 __all__ = ["RowLoss", "check_whole_weights"]
 
@@ -28,7 +28,7 @@ _RECORDS: dict[str, tuple[Any, int]] = {  # what a face returns, and of how many
 }
 _FLOAT = np.dtype(np.float64)
 _PER_ROW = ("y", "c", "f", "v")
-_RANDOM: dict[str, Any] = {"normal": np.random.Generator.standard_normal, "uniform": np.random.Generator.random}
+_RANDOM: dict[str, str] = {"normal": "standard_normal", "uniform": "random"}  # methods of a generator
 
 
 class RowLoss(Loss):
@@ -93,7 +93,7 @@ class RowLoss(Loss):
         own = {name: each.__func__ for name, each in cls.__dict__.items() if isinstance(each, staticmethod)}
         for name, (record, results) in _RECORDS.items():
             if build := _builder(f"{cls.__qualname__}.{name}", name, own, results):
-                face = _Face(build, record, results)
+                face = _Face(build, record, results, _formula(f"{cls.__qualname__}.{name}", name, own, results))
                 setattr(cls, name, _draws(face) if name == "draw" else _averages(face))
 
 
@@ -108,10 +108,29 @@ def _builder(label: str, name: str, own: dict[str, Any], results: int) -> Callab
     return None
 
 
+def _formula(label: str, name: str, own: dict[str, Any], results: int) -> RowFormula | None:
+    """The same for those who write loops of their own; None where averages are made by quadrature."""
+    if name in own:
+        names = arguments_of(own[name])
+        per_row = _by_row(names)
+        return RowFormula(
+            label, names, per_row, f"_formula({at_row(names, per_row)})", {"_formula": own[name]}, results
+        )
+    if name in ("loglik", "score") and "derivatives" in own:
+        names = arguments_of(own["derivatives"])
+        call = f"c[_i] * _derivatives({at_row(names, ('y', 'f'))})[{('loglik', 'score').index(name)}]"
+        return RowFormula(label, ("c", *names), ("c", "y", "f"), call, {"_derivatives": own["derivatives"]}, results)
+    return None
+
+
+def _by_row(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Which arguments have a number per row."""
+    return tuple(each for each in names if each in _PER_ROW or each.startswith(tuple(_RANDOM)))
+
+
 def _direct(label: str, formula: Any, results: int) -> tuple[tuple[str, ...], Any]:
     names = arguments_of(formula)
-    per_row = [each for each in names if each in _PER_ROW or each.startswith(tuple(_RANDOM))]
-    return names, row_loop(label, formula, per_row, results)
+    return names, row_loop(label, formula, _by_row(names), results)
 
 
 class _Face:
@@ -119,12 +138,12 @@ class _Face:
 
     _lock = threading.Lock()
 
-    def __init__(self, build: Callable[[], Any], record: Any, results: int) -> None:
-        self.build, self.record, self.results = build, record, results
+    def __init__(self, build: Callable[[], Any], record: Any, results: int, formula: RowFormula | None = None) -> None:
+        self.build, self.record, self.results, self.formula = build, record, results, formula
         self.made: tuple[list[Any], Any] | None = None
 
     def __reduce__(self) -> Any:
-        return _Face, (self.build, self.record, self.results)
+        return _Face, (self.build, self.record, self.results, self.formula)
 
     def _make(self) -> tuple[list[Any], Any]:
         with self._lock:  # threads that meet here would compile it twice
@@ -139,6 +158,8 @@ class _Face:
         for each in rows:
             plain = type(each) is np.ndarray and each.dtype is _FLOAT and each.flags.c_contiguous
             if not plain or each.shape != shape or len(shape) != 1:
+                if (runner := elsewhere(rows)) is not None:
+                    return self._elsewhere(runner, loss, rng, rows)
                 rows, shape = _flat(rows)
                 break
         size = len(rows[2])
@@ -146,20 +167,29 @@ class _Face:
         loop(*[rows[at] if type(at) is int else at(loss, rng, size) for at in take], *out)
         return self.record(*(out if len(shape) == 1 else [each.reshape(shape) for each in out]))
 
+    def _elsewhere(self, runner: Any, loss: Any, rng: Any, rows: Any) -> Any:
+        """The answer of rows that are on a device."""
+        formula = self.formula
+        if formula is None or "rng" in formula.names:
+            raise ValueError(refused("formula on a device", loss=type(loss).__name__))
+        others = {name: _other(name) for name in formula.names if name not in _PER_ROW}
+        size = len(rows[2])
+        given = [
+            rows[_PER_ROW.index(name)] if name in _PER_ROW else others[name](loss, rng, size) for name in formula.names
+        ]
+        found = runner(formula, size, given)
+        return found[0] if self.results == 1 else self.record(*found)
+
 
 def _other(name: str) -> Callable[[Any, Any, int], Any]:
     """What an argument is that is not a row's, as a function of the loss, the generator and the number of rows."""
     if name == "rng":
         return lambda loss, rng, size: rng
-    for start, numbers in _RANDOM.items():
+    for start, method in _RANDOM.items():
         if name.startswith(start):
-            return partial(_numbers, numbers)
+            return lambda loss, rng, size: methodcaller(method, size)(rng)
     field = attrgetter(name)
     return lambda loss, rng, size: float(field(loss))
-
-
-def _numbers(kind: Any, loss: Any, rng: Any, size: int) -> Any:
-    return kind(rng, size)
 
 
 def _flat(rows: Any) -> tuple[Any, tuple[int, ...]]:

@@ -58,6 +58,10 @@ class Block:
         """Places in the block where its cells begin, and where the last one ends."""
         return np.array([*(lo - self.lo for lo, _ in self.cuts), self.size])
 
+    def full(self, value: float) -> Array:
+        """A vector over the rows of one number."""
+        return np.full(self.size, value)
+
     def _each(self, product: Callable[..., Array], *given: Any) -> Array:
         """A vector over the rows, made cell by cell."""
         if len(self.cuts) == 1:

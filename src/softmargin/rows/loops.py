@@ -11,16 +11,42 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.rows.compiled import njit
 
-__all__ = ["arguments_of", "compiled_loop", "row_loop", "scalar"]
+__all__ = ["RowFormula", "arguments_of", "at_row", "compiled_loop", "elsewhere", "row_loop", "run_elsewhere", "scalar"]
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 scalar = njit(nogil=True, inline="always", **_OPTIONS)  # of functions that formulas share
+
+
+class RowFormula(NamedTuple):
+    """What a formula is to those who write a loop of their own around it."""
+
+    label: str
+    names: tuple[str, ...]  # of its arguments
+    per_row: tuple[str, ...]  # those of them that are arrays
+    call: str  # of the formula for row ``_i``
+    parts: Mapping[str, FunctionType]  # the functions that the call names
+    results: int  # numbers that it gives
+
+
+Runner = Callable[..., tuple[Any, ...]]  # (formula, loss, random numbers, rows by name) -> arrays
+_RUNNERS: dict[type, Runner] = {}
+
+
+def run_elsewhere(kind: type, runner: Runner) -> None:
+    """Name who runs formulas over arrays of a kind that the processor's loops do not take."""
+    _RUNNERS[kind] = runner
+
+
+def elsewhere(arrays: Sequence[Any]) -> Runner | None:
+    """Who runs formulas over these arrays; None where that is the processor."""
+    found = (_RUNNERS.get(type(each)) for each in arrays)
+    return next((each for each in found if each is not None), None)
 
 
 def arguments_of(formula: Callable[..., Any]) -> tuple[str, ...]:
@@ -35,14 +61,18 @@ def row_loop(name: str, formula: FunctionType, per_row: Sequence[str], results: 
     for the results.
     """
     names = arguments_of(formula)
-    given = ", ".join(f"{each}[_i]" if each in per_row else each for each in names)
     out = [f"_out{k}" for k in range(results)]
     source = (
         f"def loop({', '.join((*names, *out))}):\n"
         f"    for _i in range(len(_out0)):\n"
-        f"        {', '.join(f'{each}[_i]' for each in out)} = _formula({given})\n"
+        f"        {', '.join(f'{each}[_i]' for each in out)} = _formula({at_row(names, per_row)})\n"
     )
     return compiled_loop(name, source, {"_formula": formula})
+
+
+def at_row(names: Sequence[str], per_row: Sequence[str]) -> str:
+    """Arguments of a formula for row ``_i``, as they stand in a source text."""
+    return ", ".join(f"{each}[_i]" if each in per_row else each for each in names)
 
 
 def compiled_loop(

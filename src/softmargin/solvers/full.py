@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.core.space import Normal, Space
-from softmargin.solvers.gaussian import Gaussian
+from softmargin.solvers.gaussian import LAPACK, Gaussian
 from softmargin.solvers.low_rank import WideNormal
 from softmargin.solvers.woodbury import WoodburyGaussian
 
@@ -19,7 +19,13 @@ __all__ = ["Full"]
 
 @dataclass(frozen=True)
 class Full(Space):
-    """Every value of the coefficients."""
+    """Every value of the coefficients.
+
+    ``algebra`` makes the factors: that of a device where Gram matrices are there. ``rounding`` is that of bounds.
+    """
+
+    algebra: Any = field(default=LAPACK, kw_only=True)
+    rounding: float = field(default=Space.rounding, kw_only=True)
 
     @property
     def exchanges(self) -> bool:
@@ -33,8 +39,10 @@ class Full(Space):
         return self
 
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
-        A.flat[:: len(precision) + 1] += precision
-        return Gaussian.from_precision(A, linear)
+        return Gaussian.from_precision(self.algebra.shifted(A, precision), linear, self.algebra)
+
+    def row_root(self, q: Any) -> Any:
+        return q.root if self.algebra is LAPACK else q.row_root
 
     def spread(self, design: Design, w: Array, linear: Array, precision: Array) -> WideNormal:
         """The Gaussian of many more coefficients than rows, with its variances."""

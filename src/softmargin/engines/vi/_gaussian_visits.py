@@ -68,7 +68,7 @@ class Line(NamedTuple):
 
 def standard(block: Any, face: Face) -> Any:
     """Keep the messages at N(0, 1) predictors."""
-    message = face(block, np.zeros(block.size), np.ones(block.size))
+    message = face(block, block.full(0.0), block.full(1.0))
     return Precisions(message.w, message.b, message.w), ()
 
 
@@ -165,7 +165,8 @@ def image(block: Any, small: tuple[float, float, bool], state: RowState, kept: P
     if kept.log is None or not pending:
         return Image(point, None), ()
     residual = point - kept.log
-    rows = np.array([*(each.residual for each in before), residual])
+    residuals: list[Any] = [*(each.residual for each in before), residual]
+    rows = np.stack(residuals)
     rows *= np.sqrt(state.w * state.v)
     rows[:-1] = rows[1:] - rows[:-1]
     return Image(point, residual), (block.products(rows),)

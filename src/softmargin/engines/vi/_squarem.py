@@ -33,7 +33,7 @@ def _logs(state: RowState) -> Array:
 
 def _differences(block: Any, small: None, start: RowState, one: RowState, two: RowState) -> Any:
     """Sum the squares of the first differences of predictors and log variances, and of the change to the second."""
-    first, change = np.zeros(block.size), np.zeros(block.size)
+    first, change = block.full(0.0), block.full(0.0)
     for x, y, z in ((start.f, one.f, two.f), (_logs(start), _logs(one), _logs(two))):
         r = y - x
         bend = z - y - r

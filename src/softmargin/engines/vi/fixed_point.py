@@ -184,7 +184,8 @@ class MeanField(FixedPoint):
         return relative(gain, objective)
 
     def moments(self, model: Model, q: Any) -> FixedPointState:
-        rows, ((data,),) = model.blocks.keep(messages_at, (_face(model), q.mean, q.root))
+        small = _face(model), q.mean, model.space.row_root(q)
+        rows, ((data,),) = model.blocks.keep(messages_at, small)
         prior = model.prior.expect(q.mean, q.var)
         return FixedPointState(q, rows, prior, float(data), float(data) + prior.bound + q.entropy)
 

@@ -124,7 +124,7 @@ class GaussianVI:
 
     def given(self, model: Model, q: Normal) -> VIState:
         """The state of a Gaussian that came from elsewhere, as if its own curvatures had built it."""
-        rows, (data,) = model.blocks.keep(visits.messages_at, (_face(model), q.mean, q.root))
+        rows, (data,) = model.blocks.keep(visits.messages_at, (_face(model), q.mean, model.space.row_root(q)))
         return self.known(model, q, rows, float(data[0]))
 
     def known(self, model: Model, q: Normal, rows: Kept, data: float) -> VIState:
@@ -138,7 +138,7 @@ class GaussianVI:
         rho = self._damping(model, state)
         new = self._propose(model, state, rho)
         open_ = 0.0
-        if new is None or not new.bound >= state.bound - 1e-11 * abs(state.bound):
+        if new is None or not new.bound >= state.bound - model.space.rounding * abs(state.bound):
             new = self._natural_path(model, state, 0.7 * rho)
             open_ = self._decrement(model, state) if new.q is state.q else 0.0  # standing still is not convergence
         change = relative(max(abs(new.bound - state.bound), open_), new.bound)
@@ -151,7 +151,7 @@ class GaussianVI:
         prior = model.prior.gaussian(state.q.mean, state.q.var)
         rows, data = state.rows, state.data
         if model.blocks.has_residual:  # it goes with the prior
-            small = _face(model), state.q.mean, state.q.root
+            small = _face(model), state.q.mean, model.space.row_root(state.q)
             rows, (found,) = model.blocks.keep(own.refreshed, small, rows)
             data = float(found[0])
         bound = data + prior.bound + state.q.entropy
@@ -165,7 +165,8 @@ class GaussianVI:
         """The same q on a model with other weights or loss, or with other ``rows``."""
         face = _face(model)
         if rows:
-            found, (data,) = model.blocks.keep(visits.messages_at, (face, state.q.mean, state.q.root))
+            small = face, state.q.mean, model.space.row_root(state.q)
+            found, (data,) = model.blocks.keep(visits.messages_at, small)
         else:
             found, (data,) = model.blocks.keep(visits.messages, face, state.rows)
         bound = float(data[0]) + state.prior.bound + state.q.entropy
@@ -225,7 +226,7 @@ class GaussianVI:
                     small = rho, math.exp(-2.0 * state.t)
                     precisions, _ = model.blocks.keep(own.between, small, state.rows, state.precisions)
                     new = self._from(model, precisions, Du, state.q.mean)
-                if new.bound >= state.bound - 1e-13 * abs(state.bound):
+                if new.bound >= state.bound - 0.01 * model.space.rounding * abs(state.bound):
                     return new
             except FloatingPointError:
                 pass
@@ -241,7 +242,7 @@ class GaussianVI:
         """The best mean and scale for a given shape of the covariance, and the bound there."""
         rows, face = model.blocks, _face(model)
         q = q.with_mean(mean)
-        start, sums = rows.keep(own.gradient_at, (face, mean, q.root))
+        start, sums = rows.keep(own.gradient_at, (face, mean, model.space.row_root(q)))
         # 1. mean: one Newton direction, then a line search along it
         gradient = _gradient(sums, model.prior.gaussian(mean, q.var), mean)
         direction = q.solve(gradient)

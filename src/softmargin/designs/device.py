@@ -1,0 +1,146 @@
+"""Dense columns on a device: one standardized copy, with products by the device's own matrix routines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from softmargin.core.array import Array
+from softmargin.core.design import Design
+from softmargin.designs.dense import Dense
+from softmargin.rows.device.libraries import Library
+
+__all__ = ["DeviceDense"]
+
+_LINE = 8  # columns of the copy are a multiple: rows then begin where matrix routines read fastest
+_SCRATCH = 1 << 30  # bytes of a slab's products: large enough that one routine fills the device
+_PANEL = 256  # columns of a panel of a symmetric or triangular product, of which half of the panels is zero or known
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceDense(Design):
+    """Standardized columns ``Z`` in their own precision: ones in front if ``intercept``, and zeros behind.
+
+    Sums over rows and vectors over rows are in double precision; products are made in the precision of the columns, of
+    float32 slab by slab, with the sum over slabs in double precision.
+    """
+
+    library: Library
+    Z: Any
+    size: int  # columns without the zeros behind them
+    intercept: bool = True
+
+    @classmethod
+    def standardized(cls, library: Library, X: Any, columns: Any) -> DeviceDense:
+        """The columns that a record of shifts and scales makes of an array on the device."""
+        xp, lead, n = library.xp, int(columns.intercept), X.shape[0]
+        size = lead + len(columns.keep)
+        width = -(-(size + 1) // _LINE) * _LINE  # at least one column of zeros, where products have room for a mean
+        Z = xp.zeros((n, width), dtype=X.dtype)
+        Z[:, :lead] = 1.0
+        whole = len(columns.keep) == X.shape[1]
+        shift, scale = library.vector(columns.shift), library.vector(columns.scale)
+        keep = None if whole else xp.asarray(columns.keep)
+        step = max(1, _SCRATCH // (8 * width))
+        for lo in range(0, n, step):
+            rows = X[lo : lo + step] if keep is None else X[lo : lo + step][:, keep]
+            Z[lo : lo + step, lead:size] = (rows - shift) * scale
+        return cls(library, Z, size, bool(lead))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.Z.shape[0], self.size
+
+    @property
+    def _width(self) -> int:
+        return self.Z.shape[1]
+
+    def _slabs(self, lo: int, hi: int | None) -> Iterator[slice]:
+        """Runs of rows whose products fit into the scratch memory."""
+        hi = self.Z.shape[0] if hi is None else hi
+        step = max(1, _SCRATCH // (self.Z.dtype.itemsize * self._width))
+        for start in range(lo, hi, step):
+            yield slice(start, min(start + step, hi))
+
+    def _sent(self, beta: Array) -> Any:
+        """Coefficients on the device, with zeros behind them."""
+        out = np.zeros((self._width, *np.shape(beta)[1:]), dtype=self.Z.dtype)
+        out[: self.size] = beta
+        return self.library.take(out)
+
+    def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Any:
+        return (self.Z[lo:hi] @ self._sent(beta)).astype(np.float64, copy=False)
+
+    def rmatvec(self, b: Any, lo: int = 0, hi: int | None = None) -> Array:
+        total = self.library.xp.zeros(self._width)
+        b = b.astype(self.Z.dtype, copy=False)
+        for at in self._slabs(lo, hi):
+            total += b[at.start - lo : at.stop - lo] @ self.Z[at]
+        return np.array(self.library.home(total))[: self.size]
+
+    def _panels(self) -> list[slice]:
+        return [slice(at, min(at + _PANEL, self._width)) for at in range(0, self._width, _PANEL)]
+
+    def gram(self, w: Any, b: Any, lo: int = 0, hi: int | None = None) -> tuple[Any, Array]:
+        """``X' diag(w) X``, which stays on the device, and ``X' b``; panels above the diagonal are those below it."""
+        xp, panels, width = self.library.xp, self._panels(), self._width
+        total, part = xp.zeros((width, width)), xp.zeros((width, width), dtype=self.Z.dtype)
+        w = w.astype(self.Z.dtype, copy=False)
+        for at in self._slabs(lo, hi):
+            rows = self.Z[at]
+            weighted = rows * w[at.start - lo : at.stop - lo, None]
+            for panel in panels:  # rows of the result, with all columns up to the diagonal
+                self.library.product(
+                    weighted[:, panel], rows[:, : panel.stop], part[panel, : panel.stop], transposed=True
+                )
+            total += part
+        for panel in panels[1:]:
+            total[: panel.start, panel] = total[panel, : panel.start].T
+        A = xp.ascontiguousarray(total[: self.size, : self.size])
+        return A, np.zeros(self.size) if b is None else self.rmatvec(b, lo, hi)
+
+    def row_quad(self, root: Any, lo: int = 0, hi: int | None = None) -> Any:
+        return self.moments(np.zeros(self.size), root, lo, hi)[1]
+
+    def moments(self, mean: Array, root: Any, lo: int = 0, hi: int | None = None) -> tuple[Any, Any]:
+        """``mean'x_i`` and ``|root'x_i|^2`` of the rows lo..hi: one product for both."""
+        xp, root = self.library.xp, self.library.take(root)
+        hi = self.Z.shape[0] if hi is None else hi
+        width = -(-(root.shape[1] + 1) // _LINE) * _LINE
+        both = xp.zeros((self._width, width), dtype=self.Z.dtype)
+        both[: self.size, : root.shape[1]] = root
+        last = width - 1
+        both[: self.size, last] = self.library.vector(mean)
+        triangular = root.shape[0] == root.shape[1] and not bool(xp.tril(root, -1).any())
+        f, v = xp.empty(hi - lo), xp.empty(hi - lo)
+        out: Any = None
+        for at in self._slabs(lo, hi):
+            rows, here = self.Z[at], slice(at.start - lo, at.stop - lo)
+            if out is None or len(out) != len(rows):
+                out = xp.empty((len(rows), width), dtype=self.Z.dtype)
+            for start in range(0, width, _PANEL):
+                stop = min(start + _PANEL, width)
+                seen = stop if triangular and stop < width else self._width  # an upper triangular root ends there
+                self.library.product(rows[:, :seen], both[:seen, start:stop], out[:, start:stop])
+            f[here] = out[:, last]
+            v[here] = self.library.square_sums(out[:, : root.shape[1]])
+        return f, v
+
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Any:
+        lead = int(self.intercept)
+        sent = np.zeros((self._width, coefficients.shape[1]), dtype=self.Z.dtype)
+        sent[lead : self.size] = coefficients
+        return (self.Z[lo:hi] @ self.library.take(sent)).astype(np.float64, copy=False)
+
+    def rows(self, index: Any) -> Array:
+        """The given rows, home."""
+        places = np.arange(self.Z.shape[0])[index]
+        found = self.library.home(self.Z[self.library.xp.asarray(places)])
+        return np.ascontiguousarray(found[:, : self.size], dtype=np.float64)
+
+    def pick(self, index: Any) -> Dense:
+        """The same columns of some of the rows, home."""
+        return Dense.plain(np.ascontiguousarray(self.rows(index)[:, int(self.intercept) :]), intercept=self.intercept)
