@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from softmargin.core.array import Array
 from softmargin.core.loss import Rows as Message
 
