@@ -84,7 +84,7 @@ def test_quantities_are_regressed_with_intervals(folder, data, tmp_path):
     assert ((rows["lower"] < data["cost"]) & (data["cost"] < rows["upper"])).mean() > 0.85
 
 
-def test_formulas_reports_and_comparisons(folder, tmp_path):
+def test_formulas_reports_and_comparisons(folder, tmp_path, data):
     pytest.importorskip("formulae")
     fit = ("fit", folder / "data.csv", "--formula", "sick ~ age * sex", "--inference", "map", "--out", tmp_path / "m")
     assert run(*fit).code == 0
@@ -93,8 +93,16 @@ def test_formulas_reports_and_comparisons(folder, tmp_path):
     assert {"Intercept", "age", "sex[m]", "age:sex[m]"} == names
     assert "left-out log loss" in run("report", tmp_path / "m").out
     both = json.loads(run("compare", tmp_path / "m", folder / "model", "--json").out)
-    assert both == sorted(both, key=lambda one: one["score"]) and len(both) == 2
-    assert both[0]["score"] == min(softmargin.load(each["model"]).loo_.score for each in both)
+    assert both == sorted(both, key=lambda one: one["log_loss"]) and len(both) == 2
+    scores = [softmargin.load(each["model"]).loo_.score for each in both]
+    np.testing.assert_allclose([each["log_loss"] for each in both], scores, rtol=1e-9)
+    assert both[0]["difference"] == 0.0 and both[1]["se_difference"] > 0.0
+    assert "80 left-out rows" in run("compare", tmp_path / "m", folder / "model").out
+    small = tmp_path / "small.csv"
+    data.iloc[:60].to_csv(small, index=False)
+    assert run("fit", small, "--formula", "sick ~ age", "--out", tmp_path / "s").code == 0
+    refused = run("compare", tmp_path / "m", tmp_path / "s")
+    assert refused.code == 1 and "were fitted to 80 and 60 rows" in refused.err
 
 
 def test_selection_lists_inclusion_probabilities(folder):

@@ -192,18 +192,20 @@ def report(model: Model, json: Json = False) -> None:
 
 @app.command()
 def compare(models: Annotated[list[Path], typer.Argument(metavar="MODEL...")], json: Json = False) -> None:
-    """Compare saved models of the same rows by their left-out scores, the best first."""
-    found = [(path, work.goodness(work.model_of(path))) for path in models]
-    kinds = {tuple(scores) for _, scores in found}
-    if len(kinds) > 1:
-        raise ValueError("these models are of different kinds: their left-out scores do not compare.")
-    lead = "score" if "score" in found[0][1] else "log_density"
-    found.sort(key=lambda pair: pair[1][lead] if lead == "score" else -pair[1][lead])
+    """Compare saved models of the same rows by their left-out log loss, the best first."""
+    table = work.compared(models)
     if json:
-        show.print_json([{"model": str(path), **scores} for path, scores in found])
+        show.print_json(
+            [{"model": name, **row} for name, row in zip(table.index, table.to_dict("records"), strict=True)]
+        )
         return
-    head = ["model", *(_WORDS[name] for name in found[0][1])]
-    show.table("Left-out rows", head, [[str(path), *(f"{v:.4g}" for v in scores.values())] for path, scores in found])
+    lines = [
+        [name, f"{row.log_loss:.4f}", f"{row.se:.4f}", f"{row.difference:.4f}", f"{row.se_difference:.4f}"]
+        for name, row in zip(table.index, table.itertuples(), strict=True)
+    ]
+    show.table(
+        f"{table['rows'].iloc[0]} left-out rows", ["model", "log loss", "se", "difference", "se of difference"], lines
+    )
 
 
 @app.command()

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from softmargin import BayesianSVC, BayesianSVR, fit, load
+from softmargin import BayesianSVC, BayesianSVR, compare, fit, load
 from softmargin.estimators.tabular.tabular import Tabular
 
-__all__ = ["by_formula", "compiled", "datasets", "described", "fitted", "goodness", "model_of", "predicted"]
+__all__ = ["by_formula", "compared", "compiled", "datasets", "described", "fitted", "goodness", "model_of", "predicted"]
 
 _MANY = 10  # different numbers from which a response is a quantity
 _SETS = {"breast_cancer": "two classes", "iris": "three classes", "wine": "three classes", "diabetes": "a quantity"}
@@ -87,6 +87,13 @@ def goodness(model: Any) -> dict[str, float]:
     loo = model.loo_
     names = ("score", "error", "log_density", "rmse", "r2", "max_kv")
     return {name: float(getattr(loo, name)) for name in names if name in loo._fields}
+
+
+def compared(paths: list[Path]) -> pd.DataFrame:
+    """Saved models by their left-out log loss."""
+    if len({str(path) for path in paths}) < len(paths):
+        raise ValueError("the same model is named twice; give every one once.")
+    return compare({str(path): model_of(path) for path in paths})
 
 
 def predicted(model: Any, data: pd.DataFrame, proba: bool) -> pd.DataFrame:
