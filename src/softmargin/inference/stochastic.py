@@ -9,7 +9,9 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.loss import Message
 from softmargin.core.model import Model
+from softmargin.core.rows import Kept
 from softmargin.core.space import Normal
+from softmargin.core.visits import RowState
 from softmargin.engines.vi.stochastic import SVI, SVIState
 from softmargin.engines.vi.stochastic_fit import fit_svi
 from softmargin.inference.settings import Fit, Settings, options_of
@@ -34,6 +36,7 @@ class _Seen(NamedTuple):
     """A Gaussian of the coefficients as some of the rows see it."""
 
     q: Normal
+    rows: Kept  # RowState
     f: Array
     v: Array
     message: Message
@@ -59,6 +62,8 @@ def infer_svi(
         rows = np.sort(shuffled(rows[:_KEPT], n, model.streams.at(Purpose.CAVITY)))
     few, readout = settings.readout.some(model, rows)
     f, v = few.blocks.matvec(q.mean), few.blocks.row_quad(q.root)
-    held = readout.of_fit(few, _Seen(q, f, v, engine.face(few)(few.y, few.c, f, v)), unknowns)
+    message = engine.face(few)(few.y, few.c, f, v)
+    seen = _Seen(q, few.blocks.place(RowState(f, v, message.w, message.b)), f, v, message)
+    held = readout.of_fit(few, seen, unknowns)
     posterior = readout.gaussian(q.mean, q.root, np.array([scale]), np.ones(1))
     return StochasticFit(Fit(posterior, held, scale, done.outcome, unknowns=unknowns), rows, done.state)

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from softmargin.core.array import Array
 from softmargin.rows.compiled import njit
-from softmargin.rows.totals import totals
+from softmargin.rows.totals import runs, totals_of
 
 __all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity"]
 
@@ -119,38 +119,64 @@ def fit_link(
     (and always if not ``offset``). ``smooth`` takes Platt's targets (N + 1)/(N + 2) and 1/(N + 2), which bound
     the confidence where no variance does. ``tol`` is the relative size of the gradient at the end.
     """
-    target = (y > 0).astype(float)
-    total, positive = totals(weight, (weight, target)).tolist()
-    if smooth:
-        target = np.where(y > 0, (positive + 1.0) / (positive + 2.0), 1.0 / (total - positive + 2.0))
+    total, positive = totals_of(len(y), lambda at: [weight[at], (weight[at], y[at] > 0)]).tolist()
+    targets = (1.0 / (total - positive + 2.0), (positive + 1.0) / (positive + 2.0)) if smooth else (0.0, 1.0)
+    rows = _Rows(_Targets(y, *targets), f, v, weight)
     free, start = offset and worth <= 0.0, np.array([0.3, 0.0, 0.0])
-    theta, value = _minimised(start, np.array([True, free, True]), target, f, v, weight, tol)
+    theta, value = _minimised(start, np.array([True, free, True]), rows, tol)
     if offset and not free:
-        moved, lower = _minimised(theta, np.array([True, True, True]), target, f, v, weight, tol)
+        moved, lower = _minimised(theta, np.array([True, True, True]), rows, tol)
         if lower < value - worth:
             theta, value = moved, lower
     a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
-    eta = Link(a, b, lam).argument(f, v)
-    score, error = totals((weight, np.logaddexp(0.0, -y * eta)), (weight, (y * eta <= 0.0).astype(float))) / total
+    link = Link(a, b, lam)
+
+    def losses(at: slice) -> list[Any]:
+        signed = y[at] * link.argument(f[at], v[at])
+        return [(weight[at], np.logaddexp(0.0, -signed)), (weight[at], signed <= 0.0)]
+
+    score, error = totals_of(len(y), losses) / total
     return LeaveOneOut(float(score), float(error), max_kv, a, b, lam, float(value / total))
 
 
-def _minimised(
-    theta: Array, moving: Any, target: Array, f: Array, v: Array, weight: Array, tol: float
-) -> tuple[Array, float]:
-    """The minimum; with very many rows some of them find the way to it."""
-    every = len(f) // _ENOUGH
-    if every > 1:
+@dataclass(frozen=True, eq=False)
+class _Targets:
+    """What the probabilities are to be in either class, made where they are wanted."""
+
+    y: Array
+    low: float
+    high: float
+
+    def __getitem__(self, at: Any) -> Any:
+        return np.where(self.y[at] > 0, self.high, self.low)
+
+
+class _Rows(NamedTuple):
+    """Rows with what their probabilities are to be, and their left-out predictors."""
+
+    target: Any
+    f: Array
+    v: Array
+    weight: Array
+
+    def thinned(self, every: int) -> _Rows:
+        """Some of the rows, that weigh as much as all."""
         some = slice(None, None, every)
-        theta, _ = _minimise(theta, moving, target[some], f[some], v[some], every * weight[some], 1e-6)
-    return _minimise(theta, moving, target, f, v, weight, tol)
+        f, v = (np.ascontiguousarray(x[some]) for x in (self.f, self.v))
+        return _Rows(self.target[some], f, v, every * self.weight[some])
 
 
-def _minimise(
-    theta: Array, moving: Any, target: Array, f: Array, v: Array, weight: Array, tol: float
-) -> tuple[Array, float]:
+def _minimised(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Array, float]:
+    """The minimum; with very many rows some of them find the way to it."""
+    every = len(rows.f) // _ENOUGH
+    if every > 1:
+        theta, _ = _minimise(theta, moving, rows.thinned(every), 1e-6)
+    return _minimise(theta, moving, rows, tol)
+
+
+def _minimise(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Array, float]:
     """Projected Newton steps in the coordinates that are ``moving``."""
-    value, gradient, hessian = _objective(theta, target, f, v, weight)
+    value, gradient, hessian = _objective(theta, *rows)
     for _ in range(100):
         blocked = ((theta <= _LOWER) & (gradient > 0.0)) | ((theta >= _UPPER) & (gradient < 0.0)) | ~moving
         free = np.flatnonzero(~blocked)
@@ -162,14 +188,14 @@ def _minimise(
         step = np.zeros(3)
         step[free] = -vectors @ ((vectors.T @ gradient[free]) / values)
         step *= min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
-        if -float(gradient @ step) <= 1e-15 * math.sqrt(len(f)) * (1.0 + abs(value)):
+        if -float(gradient @ step) <= 1e-15 * math.sqrt(len(rows.f)) * (1.0 + abs(value)):
             # what is left to gain is lost in the rounding of the sum, while the step is still right
             theta = np.clip(theta + step, _LOWER, _UPPER)
-            return theta, _objective(theta, target, f, v, weight)[0]
+            return theta, _objective(theta, *rows)[0]
         length = 1.0
         for _ in range(30):
             trial = np.clip(theta + length * step, _LOWER, _UPPER)
-            new = _objective(trial, target, f, v, weight)
+            new = _objective(trial, *rows)
             if new[0] <= value + 1e-4 * float(gradient @ (trial - theta)):
                 break
             length *= 0.5
@@ -182,10 +208,15 @@ def _minimise(
     return theta, value
 
 
-def _objective(theta: Array, target: Array, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
+def _objective(theta: Array, target: Any, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
     """Value, gradient and Hessian in (log a, b, log lam)."""
-    gradient, hessian = np.zeros(3), np.zeros((3, 3))
-    value = _sums(theta[0], theta[1], theta[2], target, f, v, weight, gradient, hessian)
+    value, gradient, hessian = 0.0, np.zeros(3), np.zeros((3, 3))
+    for at in runs(len(f)):
+        parts = (np.ascontiguousarray(x[at]) for x in (target, f, v, weight))
+        g, h = np.zeros(3), np.zeros((3, 3))
+        value += _sums(theta[0], theta[1], theta[2], *parts, g, h)
+        gradient += g
+        hessian += h
     gradient[2] += theta[2]
     hessian[2, 2] += 1.0
     return value + 0.5 * theta[2] ** 2, gradient, hessian

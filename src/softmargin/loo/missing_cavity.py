@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.core.loss import AnyMessage
+from softmargin.core.loss import AnyMessage, Rows
 from softmargin.core.model import Model
+from softmargin.core.visits import Moments, One, RowState
 from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Imputed, predicted
 from softmargin.loo.link import cavity
 from softmargin.loo.stochastic_cavity import loose_cavity
 from softmargin.rows.compiled import njit
+from softmargin.rows.totals import Largest
 from softmargin.unknowns.covariates import CovariateLaw
 
 __all__ = ["left_out", "missing_cavities"]
@@ -71,14 +73,25 @@ def left_out(model: Model, state: Any, part: Array, message: AnyMessage | None =
     The third number is the largest k v. Rows with missing entries know how to be seen without their response; what the
     columns leave of a row's variance no message has changed. Another ``message`` than that of the state may be given.
     """
-    message = state.message if message is None else message
     design: Any = model.blocks.design
     law = design.law
     if law is None:
-        residual = model.blocks.residual
-        return loose_cavity(state.f, state.v - residual, residual, message, part)
+        rows = state.rows if message is None else model.blocks.place(RowState(state.f, state.v, message.w, message.b))
+        found, (largest,) = model.blocks.keep(_cavities, None, rows, model.blocks.place(One(part)))
+        return *model.blocks.fetch(found), float(largest.value)
+    message = state.message if message is None else message
     mean, root = state.coefficients
     return missing_cavities(design, law, mean, root, message, state.f, state.v, part)
+
+
+def _cavities(block: Any, small: None, rows: RowState, part: One) -> Any:
+    """Keep the moments of the predictors without their own messages; find the largest k v."""
+    f, v, _ = loose_cavity(rows.f, rows.v - block.residual, block.residual, Rows(rows.w, rows.b), part.f)
+
+    def largest(own: Any, lo: int, hi: int) -> Largest:
+        return Largest(float(own.max()))
+
+    return Moments(f, v), (block.added(largest, part.f * rows.w * (rows.v - block.residual)),)
 
 
 def missing_cavities(

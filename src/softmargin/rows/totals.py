@@ -1,7 +1,8 @@
-"""Sums of vectors over all rows that are home, in the order in which visits sum."""
+"""Sums over all rows and places among them from vectors that are home, in short runs and in the order of visits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,15 @@ from softmargin.core.array import Array
 from softmargin.rows.block import CELL
 from softmargin.rows.summation import TreeSum, cell_sums
 
-__all__ = ["totals"]
+__all__ = ["Largest", "kth_smallest", "places", "runs", "totals", "totals_of"]
 
 _RUN = 64 * CELL  # rows at a time, whose copies are small
+
+
+def runs(n: int) -> Iterator[slice]:
+    """All of n rows, some at a time."""
+    for lo in range(0, n, _RUN):
+        yield slice(lo, min(lo + _RUN, n))
 
 
 def totals(*terms: Any) -> Array:
@@ -20,19 +27,49 @@ def totals(*terms: Any) -> Array:
 
     They depend neither on threads nor on how the vectors lie in memory.
     """
-    n, tree = len(terms[0][0] if isinstance(terms[0], tuple) else terms[0]), TreeSum()
-    for lo in range(0, n, _RUN):
-        hi = min(lo + _RUN, n)
-        parts = tuple(
-            tuple(_plain(x, lo, hi) for x in term) if isinstance(term, tuple) else _plain(term, lo, hi)
-            for term in terms
-        )
-        values = cell_sums(parts, np.array([*range(0, hi - lo, CELL), hi - lo]))
-        for node in TreeSum.of_cells(lo // CELL, values).nodes:
+    n = len(terms[0][0] if isinstance(terms[0], tuple) else terms[0])
+    return totals_of(
+        n, lambda at: [tuple(x[at] for x in each) if isinstance(each, tuple) else each[at] for each in terms]
+    )
+
+
+def totals_of(n: int, terms: Callable[[slice], list[Any]]) -> Array:
+    """The same of terms that are made from some of n rows at a time."""
+    tree = TreeSum()
+    for at in runs(max(n, 1)):
+        parts = tuple(tuple(map(_plain, each)) if isinstance(each, tuple) else _plain(each) for each in terms(at))
+        rows = min(at.stop, n) - at.start
+        values = cell_sums(parts, np.array([*range(0, rows, CELL), rows]))
+        for node in TreeSum.of_cells(at.start // CELL, values).nodes:
             tree.push(*node)
-    total: Array = tree.total()[0] if n else np.zeros(len(terms))
+    total: Array = tree.total()[0]
     return total
 
 
-def _plain(x: Array, lo: int, hi: int) -> Array:
-    return np.ascontiguousarray(x[lo:hi], dtype=np.float64)
+def _plain(x: Any) -> Array:
+    return np.ascontiguousarray(x, dtype=np.float64)
+
+
+def places(n: int, test: Callable[[slice], Any]) -> Any:
+    """Which of n rows pass a test of some of them at a time."""
+    return np.concatenate([at.start + np.flatnonzero(test(at)) for at in runs(n)])
+
+
+def kth_smallest(n: int, values: Callable[[slice], Array], k: int) -> float:
+    """The value that k of n values, made some at a time, are below or equal to; k counts from zero."""
+    least = np.zeros(0)
+    for at in runs(n):
+        least = np.concatenate((least, values(at)))
+        if len(least) > k + 1:
+            least = np.partition(least, k)[: k + 1]
+    return float(least.max())
+
+
+class Largest:
+    """A number; the sum of two is the larger one."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __add__(self, other: Largest) -> Largest:
+        return self if self.value >= other.value else other
