@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
-PUBLIC = ["softmargin", *(f"softmargin.{room}" for room in ("priors", "losses", "checks", "plots", "datasets"))]
+PUBLIC = [
+    "softmargin",
+    *(f"softmargin.{room}" for room in ("priors", "losses", "checks", "plots", "report", "datasets")),
+]
 
 
 def referenced() -> set[str]:

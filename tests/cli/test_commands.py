@@ -105,6 +105,21 @@ def test_formulas_reports_and_comparisons(folder, tmp_path, data):
     assert refused.code == 1 and "were fitted to 80 and 60 rows" in refused.err
 
 
+def test_a_report_is_a_page_where_it_goes_to_a_file(folder, data, tmp_path):
+    page = tmp_path / "report.html"
+    assert run("report", folder / "model", "--out", page).out == f"Report: {page}\n"
+    alone = page.read_text(encoding="utf-8")
+    assert alone.startswith("<!DOCTYPE html>") and "Linear classifier of sick" in alone
+    data.iloc[::2].to_csv(tmp_path / "half.csv", index=False)
+    told = json.loads(run("report", folder / "model", tmp_path / "half.csv", "--out", page, "--json").out)
+    model = softmargin.load(folder / "model")
+    assert told["given"]["accuracy"] == pytest.approx(np.mean(model.predict(data.iloc[::2]) == data["sick"].iloc[::2]))
+    assert 'id="given"' in page.read_text(encoding="utf-8") and 'id="given"' not in alone
+    assert "decided rightly" in run("report", folder / "model", tmp_path / "half.csv").out
+    own = json.loads(run("report", folder / "model", folder / "data.csv", "--json").out)
+    assert "given" not in own  # the rows of the fit are not judged again
+
+
 def test_selection_lists_inclusion_probabilities(folder):
     told = run("select", folder / "data.csv", "--target", "sick", "--drop", "cost", "--drop", "site", "--json")
     found = json.loads(told.out)

@@ -1,4 +1,4 @@
-"""The command line: ``softmargin fit``, ``predict``, ``compare``, ``select``, ``datasets``, ``compile``, ``demo``."""
+"""The command line: ``softmargin fit``, ``predict``, ``report``, ``compare``, ``select``, ``datasets`` and others."""
 
 from __future__ import annotations
 

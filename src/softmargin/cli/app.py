@@ -13,6 +13,7 @@ from softmargin import __version__, save
 from softmargin.cli import show, work
 from softmargin.cli.demo import demo as run_demo
 from softmargin.cli.tables import read_table, write_table
+from softmargin.report import report as write_report
 
 __all__ = ["app"]
 
@@ -153,6 +154,10 @@ _WORDS = {
     "rmse": "left-out error (rms)",
     "r2": "left-out R2",
     "max_kv": "largest weight of a row",
+    "accuracy": "decided rightly",
+    "log_loss": "log loss",
+    "error_rms": "error (rms)",
+    "covered": "inside their 95 % interval",
 }
 
 
@@ -167,8 +172,7 @@ def predict(
 ) -> None:
     """Predict the rows of a table with a saved model."""
     fitted = work.model_of(model)
-    held = [column.name for column in vars(fitted).get("columns_", ()) if column.levels]
-    rows = read_table(data, frozenset([*(labels or ()), *held]))
+    rows = work.rows_for(fitted, data, labels or ())
     made = work.predicted(fitted, rows, proba)
     if out is not None:
         write_table(made, out)
@@ -181,13 +185,29 @@ def predict(
 
 
 @app.command()
-def report(model: Model, json: Json = False) -> None:
-    """Print what a saved model is, how well it predicts left-out rows, and its coefficients."""
+def report(
+    model: Model,
+    data: Annotated[Path | None, typer.Argument(metavar="[DATA]", help="Rows to judge the model by.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page with figures.")] = None,
+    json: Json = False,
+) -> None:
+    """Print what a saved model is, how well it predicts left-out rows, and its coefficients.
+
+    With --out the report is a page of HTML, one file with figures.
+    """
     fitted = work.model_of(model)
+    rows = None if data is None else work.rows_for(fitted, data)
+    if out is not None:
+        write_report(fitted, rows).save(out)
+    judged = {} if rows is None else work.judged(fitted, rows)
     if json:
-        show.print_json(_facts(fitted))
+        show.print_json(_facts(fitted) | ({"given": judged} if judged else {}) | ({"out": str(out)} if out else {}))
+    elif out is not None:
+        print(f"Report: {out}")
     else:
         _report(fitted)
+        if judged:
+            show.facts(f"Rows of {data}", {_WORDS[name]: f"{value:.4g}" for name, value in judged.items()})
 
 
 @app.command()

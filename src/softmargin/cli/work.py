@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,24 @@ import numpy as np
 import pandas as pd
 
 from softmargin import BayesianSVC, BayesianSVR, compare, fit, load
+from softmargin.cli.tables import read_table
 from softmargin.estimators.tabular.tabular import Tabular
+from softmargin.plots.numbers.outcomes import Decisions
+from softmargin.report.study import Study
 
-__all__ = ["by_formula", "compared", "compiled", "datasets", "described", "fitted", "goodness", "model_of", "predicted"]
+__all__ = [
+    "by_formula",
+    "compared",
+    "compiled",
+    "datasets",
+    "described",
+    "fitted",
+    "goodness",
+    "judged",
+    "model_of",
+    "predicted",
+    "rows_for",
+]
 
 _MANY = 10  # different numbers from which a response is a quantity
 _SETS = {"breast_cancer": "two classes", "iris": "three classes", "wine": "three classes", "diabetes": "a quantity"}
@@ -62,6 +78,20 @@ def by_formula(data: pd.DataFrame, formula: str, options: dict[str, Any], weight
 def model_of(path: Path) -> Any:
     """The model in a file."""
     return load(path)
+
+
+def rows_for(model: Any, path: Path, labels: Iterable[str] = ()) -> pd.DataFrame:
+    """The rows of a table as a saved model takes them: columns that held labels in the fit hold labels again."""
+    held = [column.name for column in vars(model).get("columns_", ()) if column.levels]
+    return read_table(path, frozenset([*labels, *held]))
+
+
+def judged(model: Any, data: pd.DataFrame) -> dict[str, float]:
+    """How well given rows are predicted, by name; nothing where they have no response or are those of the fit."""
+    found = Study.of(model, data).given
+    if isinstance(found, Decisions):
+        return {"accuracy": found.accuracy, "log_loss": found.log_loss}
+    return {} if found is None else {"error_rms": found.rmse, "covered": found.covered}
 
 
 def described(data: pd.DataFrame, model: Any) -> list[list[str]]:

@@ -1,0 +1,1 @@
+"""The numbers behind pictures and reports, without any drawing."""
