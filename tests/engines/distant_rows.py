@@ -71,6 +71,8 @@ def _forget(number, holders):
 class Distant:
     """The four verbs over holders; of vectors over rows, responses and weights alone are here unless fetched."""
 
+    stays = False
+
     def __init__(self, contents, shape):
         self.contents, self.shape, self.has_residual = contents, shape, False
         self.y, self.weight = (

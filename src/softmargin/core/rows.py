@@ -58,6 +58,9 @@ class Block(Protocol):
     def matvec(self, beta: Array) -> Array:
         """``X beta``."""
 
+    def matvecs(self, betas: Array) -> Array:
+        """``X beta`` of several vectors of coefficients, a row each."""
+
     def row_quad(self, root: Any) -> Array:
         """Variance of every linear predictor under coefficients of covariance ``root root'``."""
 
@@ -81,6 +84,9 @@ class Block(Protocol):
 
     def rmatvec(self, b: Array) -> Any:
         """``X' b``."""
+
+    def rmatvecs(self, rows: Array) -> Any:
+        """``X' b`` of several vectors b, a row each."""
 
     def gram(self, w: Array, b: Array | None) -> Any:
         """``X' diag(w) X`` and ``X' b``."""
@@ -125,6 +131,10 @@ class Rows(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rows and of coefficients."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether engines work where the rows are however few they are, as on a device."""
 
     @property
     def has_residual(self) -> bool:

@@ -83,6 +83,13 @@ class Block:
         """Linear predictors ``X beta``."""
         return self._each(self.design.matvec, beta)
 
+    def matvecs(self, betas: Array) -> Array:
+        """``X beta`` of several vectors of coefficients, a row each."""
+        lead = int(self.design.intercept)
+        turned, first = np.ascontiguousarray(betas[:, lead:].T), betas[:, :lead].sum(axis=1)[:, None]
+        parts = [np.ascontiguousarray(self.design.matmat(turned, lo, hi).T + first) for lo, hi in self.cuts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
     def row_quad(self, root: Any) -> Array:
         """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``.
 
@@ -143,6 +150,15 @@ class Block:
     def rmatvec(self, b: Array) -> TreeSum | Whole:
         """``X' b``."""
         return Whole("rmatvec", (b,)) if self.whole else self.added(self.design.rmatvec, b)
+
+    def rmatvecs(self, rows: Array) -> TreeSum:
+        """``X' b`` of several vectors b, a row each."""
+
+        def product(*given: Any) -> Array:
+            *parts, lo, hi = given
+            return np.stack([self.design.rmatvec(part, lo, hi) for part in parts])
+
+        return self.added(product, *rows)
 
     def gram(self, w: Array, b: Array | None) -> TreeSum | Whole:
         """``X' diag(w) X`` and ``X' b``; without b, zero in place of the latter."""

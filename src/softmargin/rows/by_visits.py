@@ -13,6 +13,8 @@ __all__ = ["ByVisits"]
 class ByVisits:
     """What follows from the verbs ``sum``, ``keep``, ``fetch`` and ``place``."""
 
+    stays = False
+
     sum: Any
     keep: Any
     fetch: Any

@@ -87,6 +87,8 @@ class Blocks(ByVisits):
         How many threads run those tasks; it never changes a result either.
     """
 
+    stays = False
+
     def __init__(
         self,
         design: Design,
@@ -274,7 +276,7 @@ def at_home(rows: Any) -> Blocks | None:
     It depends on the number of entries alone, so that results do not depend on where the rows are.
     """
     n, p = rows.shape
-    if n * p > HOME:
+    if n * p > HOME or rows.stays:
         return None
     return rows if isinstance(rows, Blocks) else rows.pick(np.arange(n))
 

@@ -9,8 +9,10 @@ from engine_problems import build, simulated
 
 from softmargin.core.loop import run
 from softmargin.engines.sampling.gibbs import gibbs
+from softmargin.engines.sampling.hmc.hmc import hmc
+from softmargin.engines.sampling.hmc.plan import AHEAD
 from softmargin.losses import EpsilonInsensitive, Hinge, Logit
-from softmargin.priors import Lasso, Ridge
+from softmargin.priors import Horseshoe, Lasso, Ridge
 from softmargin.priors.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
 
@@ -39,6 +41,8 @@ PROBLEMS = {
     "ridge": lambda rows: problem(rows),
     "lasso": lambda rows: problem(rows, prior=Lasso()),
     "parts": parts,
+    "horseshoe": lambda rows: problem(rows, prior=Horseshoe()),
+    "logit": lambda rows: problem((*rows[:2], np.ceil(rows[2])), loss=Logit()),
     "epsilon": lambda rows: problem(rows, loss=EpsilonInsensitive(0.1)),
 }
 
@@ -51,19 +55,46 @@ def same(found, wanted):
             np.testing.assert_array_equal(getattr(own, name), getattr(other, name))
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("many", [False, True], ids=["few rows", "many rows"])
-def test_gibbs_on_rows_held_apart_gives_the_same_bits(rows, name, many, monkeypatch):
-    if many:
-        monkeypatch.setattr("softmargin.rows.in_memory.HOME", 0)
-    here, engine = PROBLEMS[name](rows), gibbs(chains=2)
-    wanted = run(engine, here, max_iter=5)
+def compared(make, here, sweeps):
+    """The chains of a model in memory, and on rows held apart."""
+    wanted = run(make(here), here, max_iter=sweeps)
     for n_blocks in (1, 4, 10):
-        there = Distant.of(here.blocks, n_blocks)
-        found = run(engine, replace(here, blocks=there), max_iter=5)
+        there = replace(here, blocks=Distant.of(here.blocks, n_blocks))
+        found = run(make(there), there, max_iter=sweeps)
         same(found, wanted)
         del found
-        assert not any(holder.kept for holder in there.holders)  # nothing stays that no chain asks for
+        assert not any(holder.kept for holder in there.blocks.holders)  # nothing stays that no chain asks for
+
+
+@pytest.fixture(params=[False, True], ids=["few rows", "many rows"])
+def many(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr("softmargin.rows.in_memory.HOME", 0)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.usefixtures("many")
+def test_gibbs_on_rows_held_apart_gives_the_same_bits(rows, name):
+    compared(lambda model: gibbs(chains=2), PROBLEMS[name](rows), 5)
+
+
+@pytest.mark.parametrize("name", ["ridge", "lasso", "horseshoe", "logit"])
+@pytest.mark.usefixtures("many")
+def test_hmc_on_rows_held_apart_gives_the_same_bits(rows, name):
+    compared(lambda model: hmc(model, 2), PROBLEMS[name](rows), 2)
+
+
+def test_a_leapfrog_step_is_one_pass_for_several_chains(rows, monkeypatch):
+    """Four chains: a pass per step, the last one with the log likelihoods; one more where their length moves."""
+    monkeypatch.setattr("softmargin.rows.in_memory.HOME", 0)
+    here = problem(rows, prior=Ridge(scale=0.7))
+    there = Distant.of(here.blocks, 2)
+    model = replace(here, blocks=there)
+    engine = hmc(model, 4)
+    state = engine.init(model)
+    before, steps = there.passes, state[0].own["hmc"].plan.steps
+    engine.step(model, state, 0)
+    assert there.passes - before == AHEAD * steps  # small problems make the transitions of a stretch at once
 
 
 @pytest.mark.parametrize("options", [{"n_blocks": 3}, {"n_blocks": 10, "workers": 2}], ids=["blocks", "threads"])

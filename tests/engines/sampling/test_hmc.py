@@ -24,6 +24,7 @@ from scipy.special import exp1, expit, gammaln
 
 from softmargin.core.loop import Outcome, run
 from softmargin.core.loss import Loss, Message
+from softmargin.core.visits import moments
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import diagnostics, hmc
 from softmargin.engines.sampling.hmc.rows import Direct, rows_for, two_lines
@@ -220,7 +221,8 @@ def tilted_scores(prior, sweeps, broken=lambda state: state, warmup=200, moves=T
     engine, rng = hmc(model, 1, moves), np.random.default_rng(5)
     chain = engine.init(model)[0]
     chain = chain.keeping(hmc=broken(chain.own["hmc"]))
-    variance = model.blocks.row_quad(chain.own["hmc"].plan.root)
+    plan = chain.own["hmc"].plan
+    at = model.blocks.keep(moments, (plan.centre, plan.root))[0]
     beta, log_scale = np.empty((sweeps, 3)), np.empty(sweeps)
     for iteration in range(warmup + sweeps):
         (chain,), _ = engine.step(model, (chain,), iteration)
@@ -231,7 +233,7 @@ def tilted_scores(prior, sweeps, broken=lambda state: state, warmup=200, moves=T
         f = model.blocks.matvec(chain.beta)
         log_odds = 2.0 * c * (np.maximum(1.0 + f, 0.0) - np.maximum(1.0 - f, 0.0))
         model.blocks.y[:] = np.where(rng.random(6) < expit(log_odds), 1.0, -1.0)
-        plan = record.plan._replace(rows=rows_for(model, variance))
+        plan = record.plan._replace(rows=rows_for(model, at, certain=False))
         point = plan.rows.point(record.point.q, record.point.beta, plan.kappa)
         chain = chain.keeping(hmc=record._replace(plan=plan, point=point))
     reference = importance_reference(X, c, prior)

@@ -6,12 +6,13 @@ import scipy.sparse as sp
 from engine_problems import build, simulated
 
 from softmargin.core.loop import run
+from softmargin.core.visits import Moments
 from softmargin.engines.sampling.hmc import hmc as module
-from softmargin.engines.sampling.hmc import rows as hmc_rows
 from softmargin.engines.sampling.hmc.hmc import diagnostics, hmc
 from softmargin.engines.sampling.hmc.rows import Copied, Direct, rows_for, two_lines
 from softmargin.losses import Hinge
 from softmargin.priors import Horseshoe, Lasso, Ridge
+from softmargin.rows import in_memory
 
 
 def states(model, engine, sweeps):
@@ -29,7 +30,7 @@ def assert_bitwise(left, right):
 @pytest.mark.parametrize("copied", [True, False])
 @pytest.mark.parametrize("prior", [Ridge(), Horseshoe()])
 def test_blocks_and_workers_change_nothing(monkeypatch, copied, prior):
-    monkeypatch.setattr(hmc_rows, "_COPY", 1 << 24 if copied else 0)
+    monkeypatch.setattr(in_memory, "HOME", 1 << 24 if copied else 0)
     X, y = simulated(5_000, 4, seed=6)
     plain = build(X, y, prior=prior, seed=7)
     engine = hmc(plain, 6)
@@ -76,7 +77,7 @@ def test_design_and_copy_lead_to_the_same_place(monkeypatch):
     found = {}
     for copy in (1 << 24, 0):
         for name, columns in (("dense", X), ("sparse", sp.csr_matrix(X))):
-            monkeypatch.setattr(hmc_rows, "_COPY", copy)
+            monkeypatch.setattr(in_memory, "HOME", copy)
             model = build(columns, y, prior=Lasso(), standardized=True, seed=4)
             state = run(hmc(model, 3), model, max_iter=3).state
             assert isinstance(state[0].own["hmc"].plan.rows, Copied if copy else Direct)
@@ -86,6 +87,11 @@ def test_design_and_copy_lead_to_the_same_place(monkeypatch):
             found[name, copy] = beta
     for beta in found.values():
         np.testing.assert_allclose(beta, found["dense", 0], atol=1e-3)
+
+
+def moments(model, variance):
+    """A handle of predictors with given variances."""
+    return model.blocks.place(Moments(np.zeros(model.n), variance))
 
 
 def tiled(model, draws):
@@ -123,13 +129,13 @@ def test_two_lines_of_the_hinge():
 @pytest.mark.parametrize("copied", [True, False])
 def test_pull_is_a_mean_score(monkeypatch, copied, n, d):
     """The smoothed score is the difference quotient of the log pseudo-likelihood over twice the width, row by row."""
-    monkeypatch.setattr(hmc_rows, "_COPY", 1 << 24 if copied else 0)
+    monkeypatch.setattr(in_memory, "HOME", 1 << 24 if copied else 0)
     X, y = simulated(n, d, seed=1)
     c = np.random.default_rng(0).uniform(0.2, 2.0, n)
     model, kappa = build(X, y, c=c), 0.7
     variance = np.random.default_rng(1).uniform(0.1, 2.0, n)
     beta = np.random.default_rng(2).standard_normal((5, d + 1)) * (3.0 / d) ** 0.5
-    point = rows_for(model, variance).point(np.zeros((5, d + 1)), beta, kappa)
+    point = rows_for(model, moments(model, variance), certain=False).point(np.zeros((5, d + 1)), beta, kappa)
     Z, width = np.column_stack((np.ones(n), X)), kappa * np.sqrt(variance)
     for k in range(5):
         f = Z @ beta[k]
@@ -147,7 +153,8 @@ def test_rows_that_are_certain_enter_as_a_constant(monkeypatch):
     beta = np.array([0.2, 1.5, -0.5, 0.8])
     f, variance = model.blocks.matvec(beta), np.full(300, 0.04)
     here = beta + 0.05 * np.random.default_rng(2).standard_normal((5, 4))
-    some, all_rows = rows_for(model, variance, f), rows_for(model, variance)
+    at = model.blocks.place(Moments(f, variance))
+    some, all_rows = rows_for(model, at), rows_for(model, at, certain=False)
     assert some.moving < 0.7 * all_rows.moving
     few, full = (rows.point(np.zeros((5, 4)), here, kappa) for rows in (some, all_rows))
     np.testing.assert_allclose(few.pull, full.pull, rtol=1e-4, atol=1e-3)
@@ -160,7 +167,7 @@ def test_rows_that_are_certain_enter_as_a_constant(monkeypatch):
 @pytest.mark.parametrize("prior", [Ridge(), Lasso(scale=0.5)])
 @pytest.mark.parametrize("copied", [True, False])
 def test_transitions_ahead_or_one_by_one(monkeypatch, prior, copied):
-    monkeypatch.setattr(hmc_rows, "_COPY", 1 << 24 if copied else 0)
+    monkeypatch.setattr(in_memory, "HOME", 1 << 24 if copied else 0)
     X, y = simulated(60, 3, seed=6)
     model = build(X, y, prior=prior, seed=7)
     engine = hmc(model, 5)

@@ -72,6 +72,7 @@ class DaskRows:
 
     residual = 0.0
     has_residual = False
+    stays = False
     workers = 1
 
     def __init__(self, crew: Crew, design: Any, make: Callable[[Array], Any], y: Array | None, weight: Array) -> None:

@@ -38,6 +38,10 @@ class DeviceBlock:
         """``X beta``."""
         return self.design.matvec(beta)
 
+    def matvecs(self, betas: Array) -> Any:
+        """``X beta`` of several vectors of coefficients, a row each."""
+        return self.library.xp.ascontiguousarray(self.design.matvec(betas.T).T)
+
     def row_quad(self, root: Any) -> Any:
         """Variance of every linear predictor."""
         return self.design.row_quad(root)
@@ -62,6 +66,10 @@ class DeviceBlock:
     def rmatvec(self, b: Any) -> tuple[Array]:
         """``X' b``."""
         return (self.design.rmatvec(b),)
+
+    def rmatvecs(self, rows: Any) -> tuple[Array]:
+        """``X' b`` of several vectors b, a row each."""
+        return (np.stack([self.design.rmatvec(row) for row in rows]),)
 
     def gram(self, w: Any, b: Any) -> tuple[Any, Array]:
         """``X' diag(w) X``, which stays on the device, and ``X' b``; without b, zero in place of the latter."""
@@ -104,7 +112,7 @@ class OnDevice:
     """
 
     workers = 1
-    home = False
+    stays = True
 
     def __init__(self, library: Library, design: Any, y: Any, weight: Any) -> None:
         self.library, self.design, self.shape = library, design, design.shape

@@ -15,6 +15,7 @@ from softmargin.core.move import Move, MoveBase
 from softmargin.core.prior import PriorState
 from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.hmc._scale import integrable
+from softmargin.engines.sampling.hmc._visits import spread_of
 from softmargin.engines.sampling.hmc.plan import (
     AHEAD,
     Noise,
@@ -200,7 +201,7 @@ class Trajectories(MoveBase):
 
     def _path(self, model: Model, plan: Plan, noise: Noise, at: int, chains: int) -> Trajectory:
         """The next transition, or all that are left of the stretch where they are short and need nothing else."""
-        n, p = model.blocks.design.shape
+        n, p = model.blocks.shape
         one = self.alone or not self.integrated or plan.steps * chains * n * p > _SMALL
         return path(plan, noise, at, at + 1 if one else AHEAD, self.integrated and plan.learned and self.scale_moves)
 
@@ -250,8 +251,7 @@ def hmc(
         plan, prior = planned(model)
         if not alone:
             return _first(model, plan, prior, chains)
-        spread = np.sqrt(model.blocks.row_quad(plan.root))
-        plan = plan._replace(rows=Direct(model, np.maximum(spread, 1e-10), None))
+        plan = plan._replace(rows=Direct(model, model.blocks.keep(spread_of, plan.root)[0]))
         return tuple(_first(model.serial(), plan, prior, 1, first=k)[0] for k in range(chains))
 
     return Chains((*draws, *given, move), start, chains, unknowns, closing)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.core.loop import run
 from softmargin.core.model import Model
@@ -67,10 +68,11 @@ def planned(model: Model) -> tuple[Plan, PriorState]:
     if found is None:
         nothing = np.zeros(model.size)
         found = SharedPrior(nothing, nothing, np.zeros((1, 2)), np.zeros(2)), prior.precision
-        gram = model.blocks.gram(fit.message.w, fit.message.b)
+        A, linear = model.blocks.sum(visits.gram, None, fit.rows)
+        gram = A, linear
     shared, precision = found
     root = shared.widened(fit.q.root, fit.q.mean, fit.q.var)
-    plan = Plan(rows_for(model, fit.v, fit.f), root, fit.q.mean, shared, gram, learned)
+    plan = Plan(rows_for(model, fit.rows), root, fit.q.mean, shared, gram, learned)
     prior = prior._replace(precision=precision)
     return _tuned(model, plan, prior), prior
 
@@ -152,7 +154,7 @@ def _tuned(model: Model, plan: Plan, prior: PriorState) -> Plan:
         moved = plan.rows.transitions(point, moving, path(plan, noise, 0, _ROUND, False))
         point = moved[-1].point
         acceptance = float(np.mean([outcome.probability for outcome in moved]))
-        plan = plan._replace(steps=_best_steps(plan, len(model.y), acceptance))
+        plan = plan._replace(steps=_best_steps(plan, model.n, acceptance))
         point = plan.rows.point(point.q, point.beta, plan.kappa)  # another width of smoothing
     return plan
 

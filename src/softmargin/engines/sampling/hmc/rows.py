@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,16 +21,14 @@ from softmargin.engines.sampling.hmc._compiled import (
     longer,
     predict,
     pulls,
-    ramp,
 )
 from softmargin.engines.sampling.hmc._scale import SharedPrior
-from softmargin.rows.in_memory import Cell
+from softmargin.engines.sampling.hmc._visits import NARROW, likelihoods, slopes, spreads
+from softmargin.rows.in_memory import at_home
 
 __all__ = ["Motion", "Outcome", "Point", "Rows", "Trajectory", "rows_for"]
 
-_COPY = 1 << 24  # entries of a design up to which it is copied for the compiled trajectory
 _FAR = 1e3  # predictors on the outer lines of a loss with kinks
-_NARROW = 1e-10  # spread of a predictor, at least
 _CERTAIN = 3.5  # sds from its kink at which a row's score no longer moves the kicks
 
 
@@ -166,58 +164,26 @@ class Copied:
 
 @dataclass(frozen=True, eq=False)
 class Direct:
-    """Products of the design itself, cell by cell, and the score of any loss."""
+    """Passes over the rows wherever they are: the score of any loss, one pass per step and lot of chains."""
 
     model: Model
-    spread: Array  # sd of each predictor, the unit of smoothing
-    lines: Lines | None
+    spread: Any  # handle of the sd of each predictor, the unit of smoothing
 
     @property
     def moving(self) -> int:
-        return len(self.spread)
+        return self.model.n
 
     def point(self, q: Array, beta: Array, kappa: float) -> Point:
-        f = np.empty((len(beta), len(self.model.y)))
-        pull = np.empty_like(beta)
+        pull, loglik = np.empty_like(beta), np.empty(len(beta))
         for lo in range(0, len(beta), LOT):
             at, here = slice(lo, lo + LOT), len(beta[lo : lo + LOT])
-            lot = _lot(beta, lo)
-            f[at], pull[at] = self._predict(lot)[:here], self._pull(lot, kappa)[:here]
-        return Point(q, beta, pull, self._loglik(f))
+            lot, ends = self._pass(_lot(beta, lo), kappa, True)
+            pull[at], loglik[at] = lot[:here], ends[:here]
+        return Point(q, beta, pull, loglik)
 
-    def _loglik(self, f: Array) -> Array:
-        return np.array([self.model.loss.loglik(self.model.y, self.model.c, row).sum() for row in f])
-
-    def _predict(self, beta: Array) -> Array:
-        return np.concatenate(self.model.blocks.map(lambda cell: self._forward(beta, cell)), axis=1)
-
-    def _forward(self, beta: Array, cell: Cell) -> Array:
-        design = self.model.blocks.design
-        lead = int(design.intercept)
-        f = design.matmat(np.ascontiguousarray(beta[:, lead:].T), cell.lo, cell.hi).T
-        return np.ascontiguousarray(f + beta[:, :lead].sum(axis=1)[:, None])
-
-    def _pull(self, beta: Array, kappa: float) -> Array:
-        design = self.model.blocks.design
-
-        def collect(cell: Cell) -> tuple[Array]:
-            score = self._forward(beta, cell)
-            self._smooth(score, cell, kappa)
-            return (np.stack([design.rmatvec(row, cell.lo, cell.hi) for row in score]),)
-
-        total: Array = self.model.blocks.reduce(collect)[0]
-        return total
-
-    def _smooth(self, f: Array, cell: Cell, kappa: float) -> None:
-        """Overwrite predictors by the mean score over (f - width, f + width)."""
-        at = slice(cell.lo, cell.hi)
-        if self.lines is not None:
-            kink, left, jump, _ = (values[at] for values in self.lines)
-            ramp(f, kink, 0.5 / self.spread[at], left, jump, 1.0 / kappa)
-            return
-        loglik, y, c, width = self.model.loss.loglik, self.model.y[at], self.model.c[at], kappa * self.spread[at]
-        for row in f:
-            row[:] = (loglik(y, c, row + width) - loglik(y, c, row - width)) / (2.0 * width)
+    def _pass(self, beta: Array, kappa: float, last: bool) -> Any:
+        """Smoothed score of the rows in the coefficients; the log likelihoods as well where it is the ``last`` one."""
+        return self.model.blocks.sum(slopes, (self.model.loss, beta, kappa, last), self.spread)
 
     def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
         found = []
@@ -231,7 +197,8 @@ class Direct:
     def _stretched(self, point: Point, motion: Motion, path: Trajectory, t: int) -> Point:
         """A far move of the length of beta, which separable data with a learned scale need."""
         beta, g, prior = point.beta, np.exp(path.far[t])[:, None], motion.shared.form
-        gain = self._loglik(np.concatenate([self._predict(_lot(g * beta, lo)) for lo in range(0, len(beta), LOT)]))
+        lots = [(self.model.loss, _lot(g * beta, lo)) for lo in range(0, len(beta), LOT)]
+        gain = np.concatenate([self.model.blocks.sum(likelihoods, lot)[0] for lot in lots])
         for k in range(len(beta)):
             rise = float(gain[k] - point.loglik[k])
             chance = longer(beta[k], path.far[t, k], rise, motion.dimension, motion.precision[k], prior)
@@ -252,12 +219,12 @@ class Direct:
             angle = _lot(path.theta[t], lo) / path.steps
             size, turn = np.tan(0.5 * angle), np.stack((np.cos(angle), np.sin(angle)))
             weight = size
-            for _ in range(path.steps):
+            ends = np.empty(0)
+            for step in range(path.steps):
                 leap(q, r, pull, beta, D, prior, width, root, motion.turned, centre, weight, turn, room)
-                pull = self._pull(beta, path.kappa)
-                weight = 2.0 * size
+                pull, *found = self._pass(beta, path.kappa, step == path.steps - 1)
+                weight, ends = 2.0 * size, found[0] if found else ends
             finish(q, r, pull, beta, D, prior, width, root, size, room)
-            ends = self._loglik(self._predict(beta))
             for k in range(len(point.q[lo : lo + LOT])):
                 at, loglik = lo + k, float(ends[k])
                 start = point.beta[at], path.momentum[t, at], point.loglik[at]
@@ -277,16 +244,19 @@ def _lot(values: Array, first: int) -> Array:
     return out
 
 
-def rows_for(model: Model, variance: Array, f: Array | None = None) -> Rows:
-    """The rows as trajectories want them, given the variance of each predictor, which sets the smoothing.
+def rows_for(model: Model, at: Any, *, certain: bool = True) -> Rows:
+    """The rows as trajectories want them, given the moments of the predictors that a fit has left with the rows.
 
-    With the predictors themselves, rows are found whose side of the kink is certain.
+    The variances set the smoothing; from the means, unless told otherwise, rows are found whose side of the kink is
+    ``certain``.
     """
-    n, p = model.blocks.design.shape
-    spread, lines = np.maximum(np.sqrt(variance), _NARROW), two_lines(model)
-    if lines is None or n * p > _COPY:
-        return Direct(model, spread, lines)
-    X, past = model.blocks.design.rows(np.arange(n)), np.zeros(n) if f is None else (f - lines.kink) / spread
+    home = at_home(model.blocks)
+    lines = None if home is None else two_lines(model)
+    if home is None or lines is None:
+        return Direct(model, model.blocks.keep(spreads, None, at)[0])
+    (n, p), moments = model.blocks.shape, model.blocks.fetch(at)
+    spread = np.maximum(np.sqrt(moments.v), NARROW)
+    X, past = home.design.rows(np.arange(n)), (moments.f - lines.kink) / spread if certain else np.zeros(n)
     near = np.abs(past) < _CERTAIN
     score = np.where(near, 0.0, np.where(past < 0.0, lines.left, lines.left + lines.jump))
     most = max(8, min(BLOCK, MOST // p))
@@ -294,7 +264,8 @@ def rows_for(model: Model, variance: Array, f: Array | None = None) -> Rows:
         _blocks(values[near, None], most, np.float32)[:, 0]
         for values in (lines.kink, 0.5 / spread, lines.left, lines.jump)
     )
-    return Copied(model, lines, _blocks(X, most, np.float64), score @ X, _blocks(X[near], most, np.float32), ramps)
+    near_by = replace(model, blocks=home)
+    return Copied(near_by, lines, _blocks(X, most, np.float64), score @ X, _blocks(X[near], most, np.float32), ramps)
 
 
 def _blocks(X: Array, most: int, dtype: Any) -> Any:
