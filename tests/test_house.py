@@ -14,6 +14,8 @@ PACKAGE = Path(softmargin.__file__).parent
 ROOMS = [
     "exceptions",
     "refusals",
+    "storage",
+    "survival",
     "core",
     "rows",
     "losses",
@@ -109,7 +111,7 @@ PROBES = {
     "softmargin",
     "softmargin.core.capabilities",
     "softmargin.core.validation",
-    "softmargin.persistence.records",
+    "softmargin.storage.records",
     "softmargin.persistence.registry",
     "softmargin.rows.compiled",
     "softmargin.rows.loops",

@@ -6,7 +6,7 @@ import sys
 import warnings
 from pathlib import Path
 
-__all__ = ["DataWarning", "ModelWarning", "SavedFileError", "warn_user"]
+__all__ = ["CheckpointWarning", "DataWarning", "ModelWarning", "SavedFileError", "warn_user"]
 
 _OWN = (str(Path(__file__).parent), str(Path("sklearn", "callback")))  # files whose lines are not the user's
 
@@ -15,12 +15,16 @@ class DataWarning(UserWarning):
     """Rows or columns are probably not what was meant: constant columns, groups left out, labels of another type."""
 
 
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written, or a fit that was to go on had to start anew."""
+
+
 class ModelWarning(UserWarning):
     """The fit says next to nothing, another model would clearly say more, or reported spreads are rough."""
 
 
 class SavedFileError(ValueError):
-    """A file that ``load`` refuses, or an object that ``save`` does."""
+    """A file that ``load`` or ``resume=True`` refuses, or an object that cannot be written to one."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

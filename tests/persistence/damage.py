@@ -12,9 +12,10 @@ import numpy as np
 
 import softmargin
 from softmargin.exceptions import SavedFileError
-from softmargin.persistence import container
 from softmargin.persistence.migrations import VERSION
-from softmargin.persistence.records import encoded
+from softmargin.persistence.registry import TABLE
+from softmargin.storage import container
+from softmargin.storage.records import encoded
 
 VALUES = [None, True, -1, 0, 3, 2**31, 2**63, 2**70, 0.5, -1e308, "", "nan", "os.system", "BayesianSVC", "__class__"]
 VALUES += [[], {}, [1], {"at": 0}, {"at": 10**9}, {"at": -1}, {"float": "nan"}, {"float": "x"}, "x" * 1000]
@@ -144,7 +145,7 @@ def judged(path, rows):
     if ran:
         return f"ran {ran}"
     about, records, arrays = parts_of(path)
-    again, numbers = encoded(model)
+    again, numbers = encoded(model, TABLE)
     fields = sum(len(node.get("fields", ())) for node in records["nodes"])
     if sum(len(node.get("fields", ())) for node in again["nodes"]) == fields:  # none was filled by its default
         same = tree(records, arrays) == tree(again, [array.tobytes() for array in numbers])

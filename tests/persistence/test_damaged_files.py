@@ -13,7 +13,7 @@ from saved_models import X, fitted
 
 import softmargin
 from softmargin.exceptions import SavedFileError
-from softmargin.persistence import container
+from softmargin.storage import container
 
 KINDS = ("two classes, vb", "effects, gibbs", "kernel, active", "formula, functions", "missing, gibbs", "pairs, map")
 

@@ -17,16 +17,16 @@ from softmargin import BayesianKernelClassifier, BayesianSVC, BayesianSVR
 from softmargin.exceptions import SavedFileError
 from softmargin.losses import Hinge
 from softmargin.persistence import migrations, registry
-from softmargin.persistence.records import decoded, encoded
 from softmargin.priors import Ridge
+from softmargin.storage.records import decoded, encoded
 
 FILES = sorted((Path(__file__).parent / "files").glob("*.softmargin"))
 
 
 def there_and_back(thing):
-    records, arrays = encoded(thing)
+    records, arrays = encoded(thing, registry.TABLE)
     text, data = json.dumps(records, allow_nan=False), [array.tobytes() for array in arrays]
-    return decoded(json.loads(text), data, len(text) + sum(map(len, data)))
+    return decoded(json.loads(text), data, len(text) + sum(map(len, data)), registry.TABLE)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_what_is_shared_stays_shared_and_what_contains_itself_is_refused():
     round_about = []
     round_about.append(round_about)
     with pytest.raises(SavedFileError, match="contains itself"):
-        encoded(round_about)
+        encoded(round_about, registry.TABLE)
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,12 @@ def test_every_name_of_the_table_is_a_record_or_an_estimator(name):
 
 
 def test_fields_that_came_later_get_their_defaults_and_strange_ones_are_refused():
-    records, arrays = encoded(Ridge(scale=2.0))
+    records, arrays = encoded(Ridge(scale=2.0), registry.TABLE)
     del records["nodes"][0]["fields"]["intercept_scale"]
-    assert decoded(records, arrays, 100) == Ridge(scale=2.0)
+    assert decoded(records, arrays, 100, registry.TABLE) == Ridge(scale=2.0)
     for change in ({"fields": {"scale": 2.0, "strange": 1}}, {"fields": {"scale": -1.0}}):
         with pytest.raises(ValueError, match="record 0"):
-            decoded({"root": {"at": 0}, "nodes": [records["nodes"][0] | change]}, [], 100)
+            decoded({"root": {"at": 0}, "nodes": [records["nodes"][0] | change]}, [], 100, registry.TABLE)
 
 
 def test_an_earlier_version_goes_through_every_step(monkeypatch, tmp_path):

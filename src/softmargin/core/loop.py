@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from softmargin.core.model import Model
+from softmargin.core.rows import Kept
+from softmargin.storage.records import Table
+from softmargin.survival.states import States
+from softmargin.survival.watch import OutOfTime, Place, Saved, present
 
-__all__ = ["Engine", "Info", "Outcome", "Progress", "iterate", "relative", "run"]
+__all__ = ["Engine", "Gathers", "Info", "Outcome", "Progress", "iterate", "relative", "run"]
 
 _LARGEST = 1e6  # bound from which a change is no longer measured by it: heavy rows would hide a change that matters
 _ROUNDING = 1e-15  # relative change of a bound that says nothing
@@ -83,12 +87,25 @@ class Progress:
             self.open = False
 
 
+class Gathers(Protocol):
+    """What gathers something over the steps of a run, and must be there again where the run goes on."""
+
+    def gathered(self) -> Any:
+        """All that it has, in arrays, numbers and records."""
+
+    def restore(self, gathered: Any) -> None:
+        """Have that again."""
+
+
 def iterate(
-    engine: Engine, model: Model, *, max_iter: int, tol: float = 0.0, state: Any = None
+    engine: Engine, model: Model, *, max_iter: int, tol: float = 0.0, state: Any = None, first: int = 0
 ) -> Iterator[tuple[int, Any, Info]]:
-    """Yield (iteration, state, info) until the engine is done, the change is below ``tol``, or ``max_iter``."""
+    """Yield (iteration, state, info) until the engine is done, the change is below ``tol``, or ``max_iter``.
+
+    ``first`` is the number of iterations that have led to ``state``.
+    """
     state = engine.init(model) if state is None else state
-    for iteration in range(max_iter):
+    for iteration in range(first, max_iter):
         state, info = engine.step(model, state, iteration)
         stop = info.done or info.change <= tol
         yield iteration + 1, state, info._replace(done=stop)
@@ -103,19 +120,73 @@ def run(
     max_iter: int,
     tol: float = 0.0,
     state: Any = None,
+    since: int = 0,
     progress: Progress | None = None,
     callback: Callable[[int, Info], bool | None] | None = None,
+    enough: Callable[[Any], bool] | None = None,
+    gathers: Gathers | None = None,
     outcome: Outcome | None = None,
     inner: bool = False,
 ) -> Outcome:
-    """Run an engine to its end; Ctrl-C or a callback that returns True stops it and keeps what was computed.
+    """Run an engine to its end; Ctrl-C, a time limit or a callback that returns True stops it and keeps what there is.
 
     ``outcome`` is filled as the run goes, so that a callback which holds it sees the present state. An ``inner`` run
-    leaves Ctrl-C to the run around it.
+    leaves Ctrl-C to the run around it. ``enough`` says of a state that no more steps are wanted. ``since`` counts the
+    iterations that have led to ``state``, to which ``max_iter`` are added. Where the fit has checkpoints, the run goes
+    on from the last one, with what ``gathers`` had.
     """
     outcome = Outcome(state) if outcome is None else outcome
+    outcome.n_iter = since
+    place = present().enter()
+
+    def saved(ended: bool = False) -> Saved:
+        gathered = None if gathers is None else gathers.gathered()
+        return Saved(dict(vars(outcome)), gathered, ended or outcome.converged)
+
     try:
-        for iteration, current, info in iterate(engine, model, max_iter=max_iter, tol=tol, state=state):
+        state = engine.init(model) if state is None else state
+        found = place.found(_table(model, state)) if place.writes else None
+        if found is not None:
+            vars(outcome).update(found.outcome, interrupted=False, reason="")
+            if gathers is not None:
+                gathers.restore(found.gathered)
+            state = outcome.state
+        if found is None or not found.ended:
+            _steps(engine, model, place, outcome, saved, state, since + max_iter, tol, progress, callback, enough)
+            if not outcome.interrupted:
+                place.close(lambda: saved(ended=True))
+    except KeyboardInterrupt as stop:
+        if inner or outcome.n_iter == since:
+            raise
+        outcome.interrupted = True
+        if isinstance(stop, OutOfTime):  # between two steps, where Ctrl-C need not be
+            outcome.reason = f" ({stop})"
+            place.close(saved)
+    finally:
+        if outcome.interrupted:
+            place.forsake()
+        if progress is not None:
+            progress.close()
+    return outcome
+
+
+def _steps(
+    engine: Engine,
+    model: Model,
+    place: Place,
+    outcome: Outcome,
+    saved: Callable[[], Saved],
+    state: Any,
+    last: int,
+    tol: float,
+    progress: Progress | None,
+    callback: Callable[[int, Info], bool | None] | None,
+    enough: Callable[[Any], bool] | None,
+) -> None:
+    """The steps that are still to be made."""
+    with place.stepping():
+        steps = iterate(engine, model, max_iter=last, tol=tol, state=state, first=outcome.n_iter)
+        for iteration, current, info in steps:
             outcome.state, outcome.n_iter, outcome.change = current, iteration, info.change
             outcome.converged = info.done
             outcome.trace.append(info.objective)
@@ -124,11 +195,21 @@ def run(
             if callback is not None and callback(iteration, info):
                 outcome.interrupted = not outcome.converged
                 break
-    except KeyboardInterrupt:
-        if inner or outcome.n_iter == 0:
-            raise
-        outcome.interrupted = True
-    finally:
-        if progress is not None:
-            progress.close()
-    return outcome
+            if enough is not None and enough(current):
+                break
+            place.note(saved)
+
+
+def _table(model: Any, first: Any) -> Table:
+    """What states of a run on a model are made of, of which ``first`` is the first."""
+    parts, place = {"model": model}, _nowhere
+    if isinstance(model, Model):
+        rows = model.blocks
+        own = {"rows": rows, "design": rows.design, "y": rows.y, "weight": rows.weight, "streams": model.streams}
+        parts |= own | {"loss": model.loss, "prior": model.prior, "free": model.free, "space": model.space}
+        place = rows.place
+    return States(parts, first, Kept, place, Model)
+
+
+def _nowhere(vectors: Any) -> Any:
+    raise ValueError("this model has no rows to leave vectors with")

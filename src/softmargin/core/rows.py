@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ __all__ = ["Block", "Kept", "Rows", "Streams", "Visit"]
 Visit = Callable[..., Any]  # a module-level function of a block, a small record, and what was kept
 
 
+@runtime_checkable
 class Kept(Protocol):
     """Vectors that a visit left with the rows: an immutable record, of which an engine's state holds this handle."""
 

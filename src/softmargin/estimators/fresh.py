@@ -1,4 +1,4 @@
-"""A fit that fails leaves the estimator as it was, and one that ends has finite numbers."""
+"""A fit that fails leaves the estimator as it was, one that ends has finite numbers, and one by batches can go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from softmargin.core.validation import fitted
 
-__all__ = ["check_finite_fit", "fresh"]
+__all__ = ["by_batches", "check_finite_fit", "fresh"]
 
 _NUMBERS = ("coef_", "intercept_", "scale_", "noise_", "epsilon_", "inclusion_")
 _ADVICE = (
@@ -34,6 +34,13 @@ def fresh(estimator: Any) -> Iterator[None]:
         if isinstance(error, (np.linalg.LinAlgError, ArithmeticError)):
             raise ValueError(f"the fit broke down numerically: {_ADVICE}.") from error
         raise
+
+
+def by_batches(estimator: Any) -> bool:
+    """Whether more rows can be added to a fit."""
+    if estimator.inference != "svi":
+        raise AttributeError("partial_fit is for inference='svi', which fits by batches of rows.")
+    return True
 
 
 def check_finite_fit(estimator: Any) -> None:

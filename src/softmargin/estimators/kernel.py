@@ -18,13 +18,13 @@ from softmargin.core.validation import (
     labels_given,
     row_weights,
 )
-from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators._keywords import explained
 from softmargin.estimators.assess.export import FitRows
-from softmargin.estimators.fresh import fresh
+from softmargin.estimators.fresh import by_batches, fresh
 from softmargin.estimators.kernel_machine import PROBABILITIES, WITHOUT_SCALE, ClassMachine
 from softmargin.estimators.linear import named_loss
+from softmargin.estimators.parameters import keywords
+from softmargin.estimators.parameters.keywords import explained
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
 from softmargin.losses import CompleteHinge, Hinge, Logit, Loss, NoisyHinge, Probit
@@ -52,13 +52,6 @@ _GOES: dict[str, dict[str, tuple[str, ...]]] = {  # basis, inference: likelihood
     "active": {"gibbs": _SMOOTH},
     "inducing": {"vb": _ANY, "svi": _ANY},
 }
-
-
-def _by_batches(estimator: Any) -> bool:
-    """Whether more rows can be added to a fit."""
-    if estimator.inference != "svi":
-        raise AttributeError("partial_fit is for inference='svi', which fits by batches of rows.")
-    return True
 
 
 class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
@@ -109,16 +102,9 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         Weights of the classes.
     probability : {"calibrated", "pseudo", "sign"}, default="calibrated"
         What ``predict_proba`` returns, as in ``BayesianSVC``.
-    draws : int, default=1000
-    warmup : int, default=1000
-    chains : int, default=4
-    thin : int, default=1
-    max_iter : int, default=500
-    tol : float, default=1e-6
-    engine_options : dict or None, default=None
-    random_state : int, Generator, RandomState or None, default=None
-    verbose : int, default=0
-        These nine are as in ``BayesianSVC``.
+    draws, warmup, chains, thin, max_iter, tol, engine_options, random_state, verbose
+    max_time, checkpoint, checkpoint_every, resume, warm_start
+        These fourteen are as in ``BayesianSVC``.
     n_jobs : int or None, default=None
         Threads over pairs of classes. Results do not depend on it.
 
@@ -190,6 +176,11 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        max_time: float | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: float = 30.0,
+        resume: bool = False,
+        warm_start: bool = False,
     ):
         self.kernel = kernel
         self.length_scale = length_scale
@@ -213,6 +204,11 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.warm_start = warm_start
 
     @managed
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianKernelClassifier:
@@ -233,7 +229,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
             self.classes_, index = self._labels(y)
             return self._fit(recipe, X, y, index, sample_weight)
 
-    @available_if(_by_batches)
+    @available_if(by_batches)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> BayesianKernelClassifier:
         """Add rows to a fit by batches; the first call fits as ``fit`` does and settles kernel and inducing points.
 
@@ -269,19 +265,16 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         X = X if len(used) == X.shape[0] else X[used]
         own, count = index[used], count[used]
         weight = count * self._by_class[own]
-        task: dict[str, Any] = {
-            "streams": Streams.from_random_state(self.random_state),
-            "at": used,
-            "callback": each,
-            "before": before,
-        }
+        task: dict[str, Any] = {"at": used, "callback": each, "before": before}
         fitted: Any
-        if len(self.classes_) > 2:
-            task["workers"] = self._workers()
-            fitted = fit_kernel_pairs(recipe, X, own, count, weight, len(self.classes_), **task)
-        else:
-            fitted = fit_kernel(recipe, X, np.where(own == 1, 1.0, -1.0), count, weight, **task)
-        self._fitted = fitted.settled()
+        with self._surviving(Streams.from_random_state(self.random_state), X, own, count, weight) as streams:
+            task["streams"] = streams
+            if len(self.classes_) > 2:
+                task["workers"] = self._workers()
+                fitted = fit_kernel_pairs(recipe, X, own, count, weight, len(self.classes_), **task)
+            else:
+                fitted = fit_kernel(recipe, X, np.where(own == 1, 1.0, -1.0), count, weight, **task)
+            self._fitted = fitted.settled()
         # a fit in batches has seen more rows than these
         self._seen = FitRows.of(X, chosen, self._by_class) if before is None else None
         end()

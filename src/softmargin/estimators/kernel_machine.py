@@ -23,8 +23,8 @@ from softmargin.core.validation import (
     labels_given,
 )
 from softmargin.estimators._callbacks import CallbackSupport
-from softmargin.estimators._parts import Composed
 from softmargin.estimators.assess.export import Exported
+from softmargin.estimators.parameters.parts import Composed
 from softmargin.inference.notices import notice_of_fits, warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise
@@ -33,6 +33,7 @@ from softmargin.models.kernel.search import kernel_prior
 from softmargin.models.pointwise import of_labels
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
+from softmargin.survival.fits import Surviving
 
 __all__ = ["PROBABILITIES", "WITHOUT_SCALE", "ClassMachine", "KernelMachine"]
 
@@ -50,7 +51,7 @@ def _interval(lengths: Array | None) -> dict[str, float]:
     return {"length_lower": lower, "length_upper": upper}
 
 
-class KernelMachine(CallbackSupport, Exported, Composed):
+class KernelMachine(Surviving, CallbackSupport, Exported, Composed):
     """Base of the kernel estimators; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
@@ -85,6 +86,7 @@ class KernelMachine(CallbackSupport, Exported, Composed):
             raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
         if not isinstance(self.engine_options, (dict, type(None))):
             raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
+        self._check_survival()
         if not (isinstance(self.standardize, bool | np.bool_) or self.standardize == "auto"):
             raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
         points = self._points

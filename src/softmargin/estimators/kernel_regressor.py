@@ -11,14 +11,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from softmargin.core.array import Array
 from softmargin.core.validation import check_choice, fitted
-from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators._keywords import explained
 from softmargin.estimators._responses import LIKELIHOODS, Responding, numbers, response_units
 from softmargin.estimators.assess.export import FitRows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.kernel_machine import KernelMachine
 from softmargin.estimators.linear import check_level
+from softmargin.estimators.parameters import keywords
+from softmargin.estimators.parameters.keywords import explained
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.regression_readout import Units
@@ -78,16 +78,9 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
     standardize : bool or "auto", default="auto"
         Whether the kernel sees columns divided by their standard deviation. "auto" asks the evidence where the spreads
         of dense columns are unlike, and leaves sparse ones alone. False leaves the units of y alone too.
-    draws : int, default=1000
-    warmup : int, default=1000
-    chains : int, default=4
-    thin : int, default=1
-    max_iter : int, default=500
-    tol : float, default=1e-6
-    engine_options : dict or None, default=None
-    random_state : int, Generator, RandomState or None, default=None
-    verbose : int, default=0
-        These nine are as in ``BayesianSVR``.
+    draws, warmup, chains, thin, max_iter, tol, engine_options, random_state, verbose
+    max_time, checkpoint, checkpoint_every, resume, warm_start
+        These fourteen are as in ``BayesianSVR``.
 
     Attributes
     ----------
@@ -149,6 +142,11 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
         engine_options: dict[str, Any] | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        max_time: float | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: float = 30.0,
+        resume: bool = False,
+        warm_start: bool = False,
     ):
         self.kernel = kernel
         self.length_scale = length_scale
@@ -169,6 +167,11 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
         self.engine_options = engine_options
         self.random_state = random_state
         self.verbose = verbose
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.warm_start = warm_start
 
     @managed
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianKernelRegressor:
@@ -195,11 +198,12 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
             if not self.standardize:
                 units, unit = Units(units.centre, 1.0), units.spread
             each, end = fit_tasks(self, X, y)
-            task: dict[str, Any] = {"streams": Streams.from_random_state(self.random_state), "callback": each}
             likelihoods = self._likelihoods(unit)
-            self._fitted: KernelRegression = fit_kernel_regression(
-                plan, likelihoods, units, rows, y, count, at=used, unit=unit, **task
-            ).settled()
+            with self._surviving(Streams.from_random_state(self.random_state), rows, y, count) as streams:
+                task: dict[str, Any] = {"streams": streams, "callback": each, "at": used, "unit": unit}
+                self._fitted: KernelRegression = fit_kernel_regression(
+                    plan, likelihoods, units, rows, y, count, **task
+                ).settled()
             self._seen = FitRows.of(rows, chosen)
             end()
             self._observed = Observed.of(y, count, count)

@@ -16,11 +16,11 @@ from softmargin.core.loss import Loss
 from softmargin.core.validation import IMPUTE, check_choice, check_finite, check_numeric, fitted
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators._indicators import Indicators
-from softmargin.estimators._parts import Composed
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
 from softmargin.estimators.assess.export import Exported, FitRows
 from softmargin.estimators.given.kinds import new_rows
+from softmargin.estimators.parameters.parts import Composed
 from softmargin.exceptions import DataWarning, warn_user
 from softmargin.inference.notices import notice_of_fits
 from softmargin.models.build import SOLVERS
@@ -28,6 +28,7 @@ from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
 from softmargin.rows.elsewhere import Streamed
 from softmargin.rows.streams import Streams
+from softmargin.survival.fits import Surviving
 
 __all__ = ["LinearMachine", "check_level", "named_loss"]
 
@@ -48,7 +49,7 @@ def named_loss(likelihood: str | Loss, known: Mapping[str, Callable[[], Loss]]) 
     return next((name for name, make in known.items() if make() == likelihood), repr(likelihood)), likelihood
 
 
-class LinearMachine(CallbackSupport, Exported, Composed):
+class LinearMachine(Surviving, CallbackSupport, Exported, Composed):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
@@ -80,6 +81,7 @@ class LinearMachine(CallbackSupport, Exported, Composed):
             raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
         if not isinstance(self.engine_options, (dict, type(None))):
             raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
+        self._check_survival()
 
     def _run_settings(self) -> dict[str, Any]:
         """Lengths, tolerances and options of the engine."""

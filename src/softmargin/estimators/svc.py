@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted
 
-from softmargin.core.array import Array
 from softmargin.core.validation import (
     check_choice,
     check_rate,
@@ -20,30 +16,27 @@ from softmargin.core.validation import (
     row_weights,
 )
 from softmargin.designs.classes import pair_weights
-from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators._keywords import explained
+from softmargin.estimators._classifying import PROBABILITIES, Classifying
 from softmargin.estimators._tables import header_of
 from softmargin.estimators._training import Training, training_rows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.given.kinds import taken
 from softmargin.estimators.linear import LinearMachine, named_loss
+from softmargin.estimators.parameters import keywords
+from softmargin.estimators.parameters.keywords import explained
 from softmargin.inference.choices import entropy
 from softmargin.inference.functions import INFERENCES
-from softmargin.inference.notices import warn_of_fits
-from softmargin.inference.trials import choices_table
 from softmargin.losses import Hinge, Logit, Loss, Probit, SquaredHinge
 from softmargin.models.build import prior_of
-from softmargin.models.classes.pairwise import Pairwise
 from softmargin.models.classes.schemes import SCHEMES, fit_classes
 from softmargin.models.classes.sum_to_zero import cost_table
-from softmargin.models.fitted import spread_of
 from softmargin.models.observed import Observed
 from softmargin.models.pointwise import of_labels
 from softmargin.models.prior_choice import Selection
 from softmargin.models.remarks import remark_on_models, warn_of_models
-from softmargin.models.two_class import Binary, Recipe
-from softmargin.rows.in_memory import one_blas_thread
+from softmargin.models.two_class import Recipe
+from softmargin.rows.elsewhere import told_apart
 from softmargin.rows.streams import Streams
 
 __all__ = ["BayesianSVC"]
@@ -52,7 +45,7 @@ _SIGNAL = 0.98  # share of the entropy of the class shares above which the hinge
 _LOSSES: dict[str, Any] = {"hinge": Hinge, "squared-hinge": SquaredHinge, "logit": Logit, "probit": Probit}
 
 
-class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
+class BayesianSVC(Classifying, Selection, ClassifierMixin, LinearMachine):
     """Support vector classifier that learns its penalty and says how sure it is.
 
     The pseudo-likelihood is ``exp(-2 c_i max(1 - y_i f_i, 0))`` with ``c_i = learning_rate * sample_weight *
@@ -111,6 +104,16 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         Seed of the draws.
     verbose : int, default=0
         1 shows progress at once; 0 only on a terminal and only after two seconds.
+    max_time : float or None, default=None
+        Seconds after which a fit ends and keeps what was computed, as Ctrl-C does.
+    checkpoint : str or None, default=None
+        Folder, one for each fit, in which the state of a fit is kept, so that it survives its process.
+    checkpoint_every : float, default=30.0
+        Seconds between two states; no more are lost.
+    resume : bool, default=False
+        Go on from the checkpoint, where there is one: the result is that of a fit that was never stopped.
+    warm_start : bool, default=False
+        Fit again from where the last fit ended: chains go on, and climbs start there.
     multi_class : {"pairwise", "sum-to-zero", "crammer-singer"}, default="pairwise"
         What more than two classes become: a model for every pair, or one model whose class scores sum to zero;
         "crammer-singer" counts the worst rival alone ("map" and "gibbs", ridge prior).
@@ -203,6 +206,11 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        max_time: float | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: float = 30.0,
+        resume: bool = False,
+        warm_start: bool = False,
     ):
         self.prior = prior
         self.inference = inference
@@ -227,6 +235,11 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.warm_start = warm_start
 
     @managed
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> BayesianSVC:
@@ -257,15 +270,13 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
         weight = row_weights(rows.counts, rows.y, self.classes_, self.class_weight)
         self._note_weights(rows, weight)
         each, end = fit_tasks(self, X, y)
-        task: dict[str, Any] = {
-            "streams": Streams.from_random_state(self.random_state),
-            "workers": self._workers(),
-            "callback": each,
-        }
+        task: dict[str, Any] = {"workers": self._workers(), "callback": each}
         costs = costs_by_label(self.costs, self.classes_)
         form: Any = {"scheme": self.multi_class, "costs": costs, "standardized": self.standardize}
         data: Any = (rows.X, rows.y, rows.counts, weight, rows.columns, len(self.classes_))
-        self._fitted = fit_classes(self._recipe(prior, rows), *data, **(form | task)).settled()
+        known = told_apart(rows.X), *data[1:]
+        with self._surviving(Streams.from_random_state(self.random_state), *known) as streams:
+            self._fitted = fit_classes(self._recipe(prior, rows), *data, streams=streams, **(form | task)).settled()
         end()
         self._publish()
         self._entropy = entropy(rows.y, weight)
@@ -302,121 +313,8 @@ class BayesianSVC(Selection, ClassifierMixin, LinearMachine):
     def _check_parameters(self) -> Any:
         """Refuse what cannot be, before any work; return the prior."""
         self._check_run(INFERENCES, _LOSSES)
-        check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
+        check_choice("probability", self.probability, PROBABILITIES)
         check_choice("missing", self.missing, ["model", "indicator"])
         check_choice("multi_class", self.multi_class, SCHEMES)
         check_rate(self.learning_rate)
         return prior_of(self.prior)
-
-    def _publish(self) -> None:
-        models = self._fitted.parts
-        fits = [model.fit for model in models]
-
-        def per_model(values: list[Any]) -> Any:
-            return values if isinstance(self._fitted, Pairwise) else values[0]
-
-        self.posterior_ = per_model([model.posterior for model in models])
-        means = [fit.posterior.user_mean() for fit in fits]
-        self.coef_ = np.concatenate([np.atleast_2d(coef) for coef, _ in means])
-        self.intercept_ = np.concatenate([np.atleast_1d(intercept) for _, intercept in means])
-        self.learning_rate_ = per_model([model.learning_rate for model in models])
-        self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
-        self.choices_ = choices_table(models, self.classes_)
-        self.scale_ = per_model([fit.scale for fit in fits])
-        noise = models[0].loss.latent_variance if self._reader.terms else np.nan
-        self._publish_terms(models, per_model, noise)
-        self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
-        self.n_iter_ = max(fit.outcome.n_iter for fit in fits)
-        self.converged_ = all(fit.outcome.converged for fit in fits)
-        if fits[0].gap is not None:
-            self.gap_ = max(fit.gap for fit in fits if fit.gap is not None)
-        chosen = [model.inclusion() for model in models]
-        if chosen[0] is not None:
-            self.chain_inclusion_ = per_model([each.chains for each in chosen if each is not None])
-            self.inclusion_ = per_model([each.chains.mean(axis=0) for each in chosen if each is not None])
-            self.inclusion_error_ = per_model([each.error for each in chosen if each is not None])
-            self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
-        warn_of_fits(fits, self.inference, self.tol)
-
-    def _checked(self, X: Any, groups: Any = None) -> Any:
-        check_choice("probability", self.probability, ["calibrated", "pseudo", "sign"])
-        check_is_fitted(self)
-        if self.probability != "calibrated" and np.any(self.tilt_):
-            raise ValueError(
-                f"probability={self.probability!r} was set after a fit with tilted weights, whose boundary only the "
-                f"calibrated link can place; fit again with probability={self.probability!r}."
-            )
-        return self._labelled(X, groups)
-
-    def decision_function(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
-        """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
-
-        With random effects a known group adds its effect; a new one, or none at all, leaves the mean alone.
-
-        With ``return_std`` also the posterior standard deviation of f. With more than two classes: an array
-        (rows, classes), the centred logarithms of the probabilities; and with ``return_std``, where one model has a
-        score for every class, the standard deviations of these scores, whose draws are those of ``sample``.
-        """
-        check_is_fitted(self)
-        if not return_std:
-            return self._read(X, groups, lambda rows: self._fitted.decision(rows, self.probability))
-        if isinstance(self._fitted, Pairwise):
-            raise ValueError(
-                "decision_function(return_std=True) needs scores of the classes, and pairs of classes have none; use "
-                "sample, or multi_class='sum-to-zero'."
-            )
-        spread_of(self.posterior_, "decision_function(return_std=True)")
-        return self._read(X, groups, self._with_spread)
-
-    def _with_spread(self, X: Any) -> tuple[Array, Array]:
-        """The decision function with the standard deviation of f."""
-        with one_blas_thread():
-            _, v = self._fitted.moments(X)
-        variance = np.einsum("irr->ir", v) if v.ndim == 3 else v
-        return self._fitted.decision(X, self.probability), self._fitted.stretch * np.sqrt(variance)
-
-    @property
-    def offset_(self) -> Any:
-        """How far the calibrated link moves the boundary from f = 0; zero unless that clearly pays."""
-        check_is_fitted(self)
-        offsets = [model.offset(self.probability) for model in self._fitted.parts]
-        return np.array(offsets) if isinstance(self._fitted, Pairwise) else offsets[0]
-
-    @property
-    def loo_(self) -> Any:
-        """Leave-one-out log loss and error, the link's parameters, and ``max_kv``."""
-        check_is_fitted(self)
-        return self._fitted.loo
-
-    @property
-    def loo_probability_(self) -> Array:
-        """Probabilities (n, k) of the classes of every training row, left out; NaN where its weight was zero."""
-        check_is_fitted(self)
-        p = np.full((len(self._used), len(self.classes_)), np.nan)
-        p[self._used] = self._fitted.loo_probability
-        return p
-
-    def predict_proba(self, X: Any, groups: Any = None) -> Array:
-        """Probability of each class, columns in the order of ``classes_``.
-
-        With random effects a known group adds its effect, and a new one is averaged over what groups vary by.
-        """
-        p: Array = self._read(X, groups, lambda rows: self._fitted.probability(rows, self.probability))
-        return p
-
-    def predict(self, X: Any, groups: Any = None) -> Any:
-        """The more probable class of each row: the argmax of ``predict_proba``."""
-        check_is_fitted(self)
-        if isinstance(self._fitted, Binary):  # the same to the last bit, without variances and link
-            return self._read(X, groups, lambda rows: self.classes_[self._positive(rows)])
-        return self._read(X, groups, lambda rows: self.classes_[self._most_probable(rows)])
-
-    def _positive(self, X: Any) -> Any:
-        return (self._fitted.decision(X, self.probability) > 0.0).astype(int)
-
-    def _most_probable(self, X: Any) -> Any:
-        return np.argmax(self._fitted.probability(X, self.probability), axis=1)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
-        """Share of rows whose class is predicted."""
-        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))

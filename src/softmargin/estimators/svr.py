@@ -11,14 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.array import Array
 from softmargin.core.validation import check_choice
-from softmargin.estimators import _keywords as keywords
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators._keywords import explained
 from softmargin.estimators._responses import LIKELIHOODS, Responding, numbers, response_units
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.given.kinds import taken
 from softmargin.estimators.linear import LinearMachine, check_level
+from softmargin.estimators.parameters import keywords
+from softmargin.estimators.parameters.keywords import explained
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.regression_readout import Units
@@ -29,6 +29,7 @@ from softmargin.models.observed import Observed
 from softmargin.models.pointwise import of_responses
 from softmargin.models.prior_choice import Selection
 from softmargin.models.regression import Regression, fit_regression
+from softmargin.rows.elsewhere import told_apart
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
@@ -97,6 +98,16 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
         Seed of the draws.
     verbose : int, default=0
         1 shows progress at once; 0 only on a terminal and only after two seconds.
+    max_time : float or None, default=None
+        Seconds after which a fit ends and keeps what was computed, as Ctrl-C does.
+    checkpoint : str or None, default=None
+        Folder, one for each fit, in which the state of a fit is kept, so that it survives its process.
+    checkpoint_every : float, default=30.0
+        Seconds between two states; no more are lost.
+    resume : bool, default=False
+        Go on from the checkpoint, where there is one: the result is that of a fit that was never stopped.
+    warm_start : bool, default=False
+        Fit again from where the last fit ended: chains go on, and climbs start there.
 
     Attributes
     ----------
@@ -169,6 +180,11 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        max_time: float | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: float = 30.0,
+        resume: bool = False,
+        warm_start: bool = False,
     ):
         self.prior = prior
         self.inference = inference
@@ -190,6 +206,11 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.warm_start = warm_start
 
     @managed
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> BayesianSVR:
@@ -222,14 +243,12 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
             units, unit = Units(0.0, 1.0), units.spread
         likelihoods = self._likelihoods(unit)
         each, end = fit_tasks(self, X, y)
-        task: dict[str, Any] = {
-            "streams": Streams.from_random_state(self.random_state),
-            "workers": self._workers(),
-            "callback": each,
-        }
+        task: dict[str, Any] = {"workers": self._workers(), "callback": each}
         recipe = self._plan(prior, likelihoods[0].loss, rows)
         data: Any = (rows.X, rows.y, rows.counts, rows.columns)
-        self._fitted = fit_regression(recipe, likelihoods, units, *data, **task).settled()
+        known = told_apart(rows.X), *data[1:]
+        with self._surviving(Streams.from_random_state(self.random_state), *known) as streams:
+            self._fitted = fit_regression(recipe, likelihoods, units, *data, streams=streams, **task).settled()
         end()
         self._observed = Observed.of(rows.y, rows.counts, rows.counts)
         self._publish()

@@ -24,6 +24,7 @@ from softmargin.inference.variational import fit_vb
 from softmargin.priors.ridge import Ridge
 from softmargin.refusals import refused
 from softmargin.rows.memory import available
+from softmargin.survival.watch import present
 
 __all__ = [
     "ACCEPTED",
@@ -120,71 +121,105 @@ def _check_hmc(model: Model) -> None:
         raise ValueError(refused("hmc of wide data", size=model.dimension, rows=len(model.y)))
 
 
+class Drawn:
+    """What is kept of the chains of a run: draws, numbers beside them, and averages over sweeps.
+
+    ``skipped`` is the number of the iteration after which draws are kept.
+    """
+
+    def __init__(self, engine: Any, model: Model, settings: Settings, current: Outcome, skipped: int):
+        self.engine, self.model, self.settings, self.current, self.skipped = engine, model, settings, current, skipped
+        self.draws = np.empty((settings.chains, settings.draws, model.size))
+        self.scale, self.loglik = np.empty((2, settings.draws, settings.chains))
+        self.mean = np.zeros(model.size)
+        self.recorded: dict[str, Array] = {}
+        self.batches = np.zeros((settings.chains, BATCHES, 1))
+        self.rows_known = not any(unknown.changes_rows for unknown in model.unknowns)
+        self.average = settings.readout.averager(model) if self.rows_known else None
+        self.collectors = tuple(unknown.collector() for unknown in model.unknowns)
+        self.every = max(1, settings.draws // (_CAVITIES if model.size <= 500 else _CAVITIES // 5))
+        self.kept = 0
+
+    def __call__(self, iteration: int, info: Info) -> bool:
+        """After a sweep; whether the user's callback wants an end."""
+        past = iteration - self.skipped
+        if past > 0 and past % self.settings.thin == 0:
+            self._keep(iteration)
+        return bool(self.settings.callback and self.settings.callback(iteration, info))
+
+    def _keep(self, iteration: int) -> None:
+        kept, chains, model = self.kept, self.current.state, self.model
+        for k, chain in enumerate(chains):
+            self.draws[k, kept], self.scale[kept, k] = chain.beta, chain.prior.values["scale"]
+            self.loglik[kept, k] = chain.loglik
+            self.mean += chain.mean
+            if chain.inclusion is not None:
+                if self.batches.shape[-1] != len(chain.inclusion):
+                    self.batches = np.zeros((*self.batches.shape[:2], len(chain.inclusion)))
+                self.batches[k, kept * BATCHES // self.settings.draws] += chain.inclusion
+            for name, value in _noted(chain).items():
+                self.recorded.setdefault(name, np.empty_like(self.scale))[kept, k] = value
+        if self.average is not None and kept % self.every == 0:
+            k = (kept // self.every) % self.settings.chains
+            chain = self.engine.complete(model, chains[k], k, iteration)
+            self.average.add(chain, iteration, implied(model, chain.unknowns) if model.unknowns else model)
+        for chain in chains if model.unknowns else ():
+            for collector, state in zip(self.collectors, chain.unknowns, strict=True):
+                if collector is not None:
+                    collector.add(state)
+        self.kept += 1
+
+    def gathered(self) -> dict[str, Any]:
+        """All draws so far."""
+        whole = {"mean": self.mean, "batches": self.batches, "average": self.average, "collectors": self.collectors}
+        numbers = {name: column[: self.kept] for name, column in self.recorded.items()}
+        rows = {"scale": self.scale[: self.kept], "loglik": self.loglik[: self.kept], "recorded": numbers}
+        return whole | rows | {"draws": self.draws[:, : self.kept], "kept": self.kept}
+
+    def restore(self, gathered: dict[str, Any]) -> None:
+        """Have these draws again."""
+        self.kept, self.mean, self.batches = gathered["kept"], gathered["mean"], gathered["batches"]
+        self.average, self.collectors = gathered["average"], gathered["collectors"]
+        self.draws[:, : self.kept] = gathered["draws"]
+        self.scale[: self.kept], self.loglik[: self.kept] = gathered["scale"], gathered["loglik"]
+        for name, column in gathered["recorded"].items():
+            self.recorded[name] = np.empty_like(self.scale)
+            self.recorded[name][: self.kept] = column
+
+
 def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
-    """Run chains, keep their draws, and read the posterior off them."""
-    sweeps = settings.warmup + settings.draws * settings.thin
+    """Run chains, keep their draws, and read the posterior off them; chains of a fit before go on."""
     _check_memory(settings, model.size)
-    draws = np.empty((settings.chains, settings.draws, model.size))
-    scale, loglik = np.empty((2, settings.draws, settings.chains))
-    mean = np.zeros(model.size)
-    recorded: dict[str, Array] = {}
-    batches = np.zeros((settings.chains, BATCHES, 1))
-    rows_known = not any(unknown.changes_rows for unknown in model.unknowns)
-    average = settings.readout.averager(model) if rows_known else None
-    collectors = tuple(unknown.collector() for unknown in model.unknowns)
-    every = max(1, settings.draws // (_CAVITIES if model.size <= 500 else _CAVITIES // 5))
-    kept = 0
-    current = Outcome(None)
-
-    def keep(iteration: int, info: Info) -> bool:
-        nonlocal kept, mean, batches
-        past = iteration - settings.warmup
-        if past > 0 and past % settings.thin == 0:
-            for k, chain in enumerate(current.state):
-                draws[k, kept], scale[kept, k] = chain.beta, chain.prior.values["scale"]
-                loglik[kept, k] = chain.loglik
-                mean += chain.mean
-                if chain.inclusion is not None:
-                    if batches.shape[-1] != len(chain.inclusion):
-                        batches = np.zeros((*batches.shape[:2], len(chain.inclusion)))
-                    batches[k, kept * BATCHES // settings.draws] += chain.inclusion
-                for name, value in _noted(chain).items():
-                    recorded.setdefault(name, np.empty_like(scale))[kept, k] = value
-            if average is not None and kept % every == 0:
-                k = (kept // every) % settings.chains
-                chain = engine.complete(model, current.state[k], k, iteration)
-                now = implied(model, chain.unknowns) if model.unknowns else model
-                average.add(chain, iteration, now)
-            for chain in current.state if model.unknowns else ():
-                for collector, state in zip(collectors, chain.unknowns, strict=True):
-                    if collector is not None:
-                        collector.add(state)
-            kept += 1
-        return bool(settings.callback and settings.callback(iteration, info))
-
-    progress = settings.progress(label, sweeps)
-    outcome = run(engine, model, max_iter=sweeps, progress=progress, callback=keep, outcome=current)
+    name, last = present().go_on()
+    warmup = settings.warmup if last is None else 0
+    start: Any = {} if last is None else {"state": last.state, "since": last.iteration}
+    sweeps, current = warmup + settings.draws * settings.thin, Outcome(None)
+    drawn = Drawn(engine, model, settings, current, warmup + start.get("since", 0))
+    watch: Any = {"progress": settings.progress(label, sweeps), "callback": drawn, "gathers": drawn}
+    outcome = run(engine, model, max_iter=sweeps, outcome=current, **watch, **start)
+    present().remember(name, outcome.state, outcome.n_iter)
+    kept = drawn.kept
     if kept < 2:
         raise KeyboardInterrupt("interrupted before two draws were kept")
     outcome.converged = kept == settings.draws
-    draws = np.ascontiguousarray(draws[:, :kept])
-    scale, loglik = scale[:kept].T.copy(), loglik[:kept].T.copy()
+    draws = np.ascontiguousarray(drawn.draws[:, :kept])
+    scale, loglik = drawn.scale[:kept].T.copy(), drawn.loglik[:kept].T.copy()
     flat = draws.reshape(-1, model.size)
     root = _spread(flat)
-    values = {name: column[:kept].T.copy() for name, column in recorded.items()}
-    posterior = settings.readout.draws(mean / (kept * settings.chains), root, scale, draws, loglik, values)
-    if rows_known:
-        held = settings.readout.of_draws(model, posterior, flat, scale.ravel(), average)
+    values = {name: column[:kept].T.copy() for name, column in drawn.recorded.items()}
+    posterior = settings.readout.draws(drawn.mean / (kept * settings.chains), root, scale, draws, loglik, values)
+    if drawn.rows_known:
+        held = settings.readout.of_draws(model, posterior, flat, scale.ravel(), drawn.average)
     else:  # rows are left out of the variational fit: draws do not tell what a row says of its own entries
         held = settings.readout.of_other(left_out_by_vb(model, settings), posterior)
     selected = None
     if current.state[0].inclusion is not None:
-        used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, batches.shape[-1]).max(axis=1)
-        selected = Inclusion.from_batches(batches, kept, settings.draws, used)
-    recorded = {name: np.asarray(drawn) for name, drawn in posterior.recorded.items()}
+        used = (draws != 0.0).mean(axis=1).reshape(settings.chains, -1, drawn.batches.shape[-1]).max(axis=1)
+        selected = Inclusion.from_batches(drawn.batches, kept, settings.draws, used)
+    recorded = {name: np.asarray(values) for name, values in posterior.recorded.items()}
     noted = model.prior.start().values | recorded | {None: len(posterior.draws)}
     fit = Fit(posterior, held, float(np.exp(np.log(scale).mean())), outcome, inclusion=selected, values=noted)
-    return fit._replace(unknowns=collectors)
+    return fit._replace(unknowns=drawn.collectors)
 
 
 def left_out_by_vb(model: Model, settings: Settings) -> Any:

@@ -39,7 +39,7 @@ def settled_scale(model: Model, settings: Settings, first: Fit | None) -> Settle
     many = many_rows(model)
     tol = _LOOSER * settings.tol
     engine = ScreenedVI(tol) if many else GaussianVI()
-    quiet = replace(settings, callback=None)
+    quiet = replace(settings, callback=None, main=False)
     found = run_engine(engine, model, quiet, "scale", max_iter=settings.max_iter, tol=tol)
     if found.interrupted:
         raise KeyboardInterrupt("interrupted while the scale was being settled")

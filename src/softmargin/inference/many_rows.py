@@ -70,7 +70,8 @@ def by_batches(model: Model, settings: Settings, first: Fit | None = None) -> Fi
     states: tuple[Any, ...] = ()
     if model.unknowns:
         few, readout = settings.readout.some(model, spread_rows(len(settings.readout.part), _ROWS))
-        quick = fit_vb(few, replace(settings, readout=readout, options={}, callback=None)) if first is None else first
+        told = replace(settings, readout=readout, options={}, callback=None, main=False)
+        quick = fit_vb(few, told) if first is None else first
         if quick.outcome.interrupted:
             raise KeyboardInterrupt("interrupted while the batches were being prepared")
         states = quick.unknowns

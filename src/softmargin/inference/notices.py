@@ -34,10 +34,9 @@ def notice_of_fits(fits: Sequence[Fit], inference: str, tol: float) -> str:
     open_ = [fit for fit in fits if not fit.outcome.converged]
     spread = max(_disagreement(fit) for fit in fits)
     if stopped:
-        last = max(fit.outcome.n_iter for fit in stopped)
-        message = (
-            f"{inference} was stopped after {last} iterations{many.format(len(stopped))}; what was computed is kept."
-        )
+        last = max(stopped, key=lambda fit: fit.outcome.n_iter).outcome
+        where = f"{last.n_iter} iterations{many.format(len(stopped))}{last.reason}"
+        message = f"{inference} was stopped after {where}; what was computed is kept."
     elif open_:
         worst = max(open_, key=lambda fit: fit.outcome.change)
         change = worst.outcome.change  # infinite after steps that no run may end with

@@ -13,6 +13,7 @@ from softmargin.core.loop import Info, Outcome, Progress, run
 from softmargin.core.model import Model, require
 from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.gaussian import VIState
+from softmargin.survival.watch import present
 
 __all__ = [
     "BATCHES",
@@ -43,11 +44,12 @@ class Settings:
     tol: float = 1e-6
     verbose: int = 0
     callback: Callable[[int, Info], bool] | None = None
+    main: bool = True  # whether this is the fit asked for, whose runs the next fit may go on from
     options: dict[str, Any] = field(default_factory=dict)
 
     def aside(self, **changes: Any) -> Settings:
         """For a fit that is only a means to the one asked for: its own options, no progress and no callback."""
-        return replace(self, **({"options": {}, "callback": None, "verbose": 0} | changes))
+        return replace(self, **({"options": {}, "callback": None, "verbose": 0, "main": False} | changes))
 
     def progress(self, label: str, total: int | None) -> Progress:
         """The progress line of one run."""
@@ -120,9 +122,15 @@ def options_of(settings: Settings, *known: str) -> dict[str, Any]:
 
 
 def run_engine(engine: Any, model: Model, settings: Settings, label: str, **kwargs: Any) -> Outcome:
+    """Run an engine under the settings; the run of a fit before, if there is one to go on from, is its start."""
     require(engine, loss=model.loss, prior=model.prior)
-    total = kwargs["max_iter"]
-    return run(engine, model, progress=settings.progress(label, total), callback=settings.callback, **kwargs)
+    watch: Any = {"progress": settings.progress(label, kwargs["max_iter"]), "callback": settings.callback}
+    if not settings.main:
+        return run(engine, model, **watch, **kwargs)
+    name, last = present().go_on()
+    outcome = run(engine, model, **watch, **(kwargs | ({} if last is None else {"state": last.state})))
+    present().remember(name, outcome.state, outcome.n_iter)
+    return outcome
 
 
 def best_of(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,9 +73,9 @@ def fit_vb(model: Model, settings: Settings, *, least: float = 0.0, start: Any =
     """
     options_of(settings)
     outcome = Outcome(None)
+    limits: dict[str, Any] = {"max_iter": settings.max_iter, "tol": settings.tol}
     if least > 0.0:
-        settings = replace(settings, callback=lambda *_: outcome.state.prior.values["scale"] < least)
-    limits = {"max_iter": settings.max_iter, "tol": settings.tol}
+        limits["enough"] = lambda state: state.prior.values["scale"] < least
     run_engine(alternated(GaussianVI(), model), model, settings, "vb", outcome=outcome, state=start, **limits)
     if outcome.state.prior.values["scale"] < least:
         return None

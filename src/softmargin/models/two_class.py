@@ -216,6 +216,8 @@ def fit_two_classes(
 
 def _quick(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     fit: Fit = fit_vb(model, settings.aside())
+    if fit.outcome.interrupted:
+        raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
     return fit
 
 

@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 import softmargin
 from softmargin.estimators.path import Path as ScalePath
 from softmargin.exceptions import SavedFileError
-from softmargin.persistence import container, migrations
-from softmargin.persistence.records import decoded, encoded
+from softmargin.persistence import migrations
+from softmargin.persistence.registry import TABLE
+from softmargin.storage import container
+from softmargin.storage.records import decoded, encoded
 
 __all__ = ["load", "save"]
 
@@ -49,7 +51,7 @@ def save(model: Any, path: Any) -> None:
         raise SavedFileError(f"save needs a fitted estimator of softmargin; got {type(model).__name__}.")
     if isinstance(model, BaseEstimator):
         _check_fitted(model)
-    records, arrays = encoded(model)
+    records, arrays = encoded(model, TABLE)
     text = json.dumps(records, allow_nan=False, separators=(",", ":")).encode()
     sections = [container.Section("records", text)]
     sections += [container.Section(f"array {number}", array.data) for number, array in enumerate(arrays)]
@@ -86,7 +88,7 @@ def load(path: Any) -> Any:
     records = container.parsed(sections[0].data, path, "records")
     arrays, size = [section.data for section in sections[1:]], sum(len(section.data) for section in sections)
     try:
-        model = decoded(migrations.migrated(records, version), arrays, size)
+        model = decoded(migrations.migrated(records, version), arrays, size, TABLE)
     except ValueError as error:
         writer = str(about.get("written_by"))[:40]
         raise SavedFileError(

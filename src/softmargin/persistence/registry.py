@@ -10,12 +10,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from functools import cache
-from typing import Any, NamedTuple
+from inspect import signature
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-__all__ = ["FUNCTIONS", "HOMES", "KERNELS", "Form", "form_of", "name_of", "resolved"]
+from softmargin.storage.records import Form, Table
+
+__all__ = ["FUNCTIONS", "HOMES", "KERNELS", "TABLE", "form_of", "name_of", "resolved"]
 
 _PARTS = {
     "core.loop": ["Outcome"],
@@ -114,14 +117,7 @@ HOMES = {name.lstrip("_"): (f"softmargin.{module}", name) for module, names in _
 # cached properties whose last bits depend on how the object came about, so that they are saved with it
 _COMPUTED = {"Gaussian": ("root",)}
 _NAMES = {home: name for name, home in (HOMES | FUNCTIONS).items()}
-_STATES = ("_skl", "_sklearn", "_callback")  # attributes that scikit-learn looks after by itself
-
-
-class Form(NamedTuple):
-    """How an object of a class is taken apart and put together."""
-
-    parts: Any  # from an object to a dict
-    whole: Any  # from a dict to an object
+_STATES = ("_skl", "_sklearn", "_callback", "_memory")  # of scikit-learn, and what the next fit goes on from
 
 
 @cache
@@ -187,8 +183,10 @@ def _attributes(estimator: Any) -> dict[str, Any]:
 def _estimator(kind: Any, parts: dict[str, Any]) -> Any:
     """An estimator with its parameters and what a fit left in it: names that are no methods or other attributes."""
     parameters = set(kind._get_param_names())
+    defaults = {name: value.default for name, value in signature(kind).parameters.items()}
+    parts = {name: defaults[name] for name in parameters} | parts  # a parameter that came later has its default
     strange = [name for name in parts if name not in parameters and not _fitted_name(kind, name)]
-    if strange or not parameters <= set(parts):
+    if strange:
         raise ValueError(f"{kind.__name__} has other attributes than {sorted({*strange, *parameters})}")
     estimator = kind(**{name: parts[name] for name in parameters})
     vars(estimator).update(parts)
@@ -198,3 +196,19 @@ def _estimator(kind: Any, parts: dict[str, Any]) -> Any:
 def _fitted_name(kind: Any, name: str) -> bool:
     marked = (name.endswith("_") or name.startswith("_")) and not name.startswith(("__", *_STATES))
     return marked and name.isidentifier() and not hasattr(kind, name)
+
+
+class _Registry(Table):
+    """The tables of this module."""
+
+    def name_of(self, thing: Any, kind: Any) -> str | None:
+        return name_of(kind)
+
+    def form_of(self, name: str) -> Form:
+        return form_of(name)
+
+    def function(self, name: str) -> Any:
+        return resolved(FUNCTIONS[name])
+
+
+TABLE = _Registry()

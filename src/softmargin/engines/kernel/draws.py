@@ -198,6 +198,14 @@ class Recorder:
         """Keep one draw."""
         self.kept[chain].append((expansion, values))
 
+    def gathered(self) -> list[list[tuple[Expansion, dict[str, float]]]]:
+        """What every chain has kept."""
+        return self.kept
+
+    def restore(self, gathered: list[list[tuple[Expansion, dict[str, float]]]]) -> None:
+        """Have that again."""
+        self.kept = gathered
+
     def draws(self, rows: int, link: Link, accepted: dict[str, float], outcome: Outcome) -> KernelDraws:
         """All that every chain has kept."""
         least = min(map(len, self.kept))

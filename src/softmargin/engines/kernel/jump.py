@@ -19,6 +19,7 @@ from softmargin.losses.row_loss import check_whole_weights
 from softmargin.priors.g_prior import GPrior
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
+from softmargin.survival.watch import present
 
 __all__ = ["BASES", "LIKELIHOODS", "fit_active"]
 
@@ -141,11 +142,14 @@ def _drawn(
     callback: Callable[[int, Info], bool | None] | None,
     verbose: int,
 ) -> KernelDraws:
-    """Run an engine and keep what it draws."""
+    """Run an engine and keep what it draws; chains of a fit before go on."""
+    name, last = present().go_on()
+    start: Any = {} if last is None else {"state": last.state, "since": last.iteration}
+    warmup, since = warmup if last is None else 0, start.get("since", 0)
     recorder, current = Recorder(engine.chains), Outcome(None)
 
     def keep(iteration: int, info: Info) -> bool:
-        past = iteration - warmup
+        past = iteration - since - warmup
         if past > 0 and past % thin == 0:
             for k, chain in enumerate(current.state):
                 recorder.add(k, engine.expansion(chain), engine.values(chain))
@@ -153,11 +157,12 @@ def _drawn(
 
     total = warmup + sweeps
     model: Any = data
-    progress = Progress("sweep", total, verbose)
-    outcome = run(engine, model, max_iter=total, progress=progress, callback=keep, outcome=current)
+    watch: Any = {"progress": Progress("sweep", total, verbose), "callback": keep, "gathers": recorder}
+    outcome = run(engine, model, max_iter=total, outcome=current, **watch, **start)
+    present().remember(name, outcome.state, outcome.n_iter)
     if not recorder.kept[-1]:
         raise KeyboardInterrupt("interrupted before a draw was kept")
-    outcome.converged = outcome.n_iter == total
+    outcome.converged = outcome.n_iter == since + total
     return recorder.draws(len(data.y), link, engine.accepted(outcome.state), outcome)
 
 

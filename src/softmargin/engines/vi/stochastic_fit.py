@@ -13,6 +13,7 @@ from softmargin.core.loop import Outcome, run
 from softmargin.core.model import Model, require
 from softmargin.engines.vi.stochastic import SVI, Sums, SVIState, distance, posterior_of, sums_of
 from softmargin.rows.in_memory import Cell
+from softmargin.survival.watch import present
 
 __all__ = ["SVIFit", "fit_svi", "full_bound", "unsettled"]
 
@@ -58,7 +59,13 @@ def fit_svi(
     else:
         if epochs is None:
             epochs = max(_EPOCHS, math.ceil(_STEPS / batches))
-        outcome = _two_phases(model, engine, batches, epochs, watch)
+        name, last = present().go_on()
+        if last is None:
+            outcome = _two_phases(model, engine, batches, epochs, watch)
+        else:
+            more: Any = {"max_iter": batches * ((epochs + 1) // 2), "state": last.state, "since": last.iteration}
+            outcome = run(replace(engine, decay=1.0), model, **more, **watch)
+        present().remember(name, outcome.state, outcome.n_iter)
     outcome.converged = not outcome.interrupted
     if state is None and outcome.converged:  # rows of an earlier fit are no longer here
         off = math.sqrt(unsettled(model, engine, outcome.state))

@@ -21,6 +21,7 @@ from softmargin.rows.elsewhere import read_rows
 from softmargin.rows.streams import Streams
 from softmargin.rows.threads import on_threads
 from softmargin.rows.totals import totals
+from softmargin.survival.watch import present, watched
 
 __all__ = ["Pairwise", "Scores", "couple", "fit_pairwise", "paired", "until"]
 
@@ -161,7 +162,8 @@ def _all_fitted(
             return None
         rows = np.flatnonzero((index == i) | (index == j))
         try:
-            pair = fit_pair(number, rows, np.where(index[rows] == j, 1.0, -1.0), stop)
+            with watched(present().branch(number)):
+                pair = fit_pair(number, rows, np.where(index[rows] == j, 1.0, -1.0), stop)
         except KeyboardInterrupt:  # before there was anything to keep
             stop.set()
             return None

@@ -206,11 +206,11 @@ def quick_fit(
     features, F = kernel_map(setting.kernel, rows.X, rows.count, setting.columns, rows.at, tolerance=loose)
     model, outcome = rows.model(F), Outcome(None)
 
-    def fallen(*_: Any) -> bool:
-        return bool(outcome.state.prior.values["scale"] < least)
+    def fallen(state: Any) -> bool:
+        return bool(state.prior.values["scale"] < least)
 
-    run(_Continued(before=before), model, max_iter=_STEPS, tol=_ROUGH, inner=True, outcome=outcome, callback=fallen)
-    if fallen():
+    run(_Continued(before=before), model, max_iter=_STEPS, tol=_ROUGH, inner=True, outcome=outcome, enough=fallen)
+    if fallen(outcome.state):
         return None
     state, readout = outcome.state, rows.readout(F.shape[1], tol=1e-6)
     scale = float(state.prior.values["scale"])

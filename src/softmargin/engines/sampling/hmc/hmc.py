@@ -170,7 +170,9 @@ class Trajectories(MoveBase):
             q = np.linalg.lstsq(plan.root, chain.beta - plan.centre)[0][None]
         point = plan.rows.point(q, chain.beta[None], plan.kappa)
         here = chain.keeping(hmc=record._replace(plan=plan, point=point, ahead=None))
-        return self._step(random, model, (here,))[0]
+        moved = self._step(random, model, (here,))[0]
+        own: Record = moved.own["hmc"]
+        return moved.keeping(hmc=own._replace(plan=record.plan, ahead=None))  # made for this model alone
 
     def _step(self, random: Any, model: Model, chains: tuple[Chain, ...]) -> tuple[Chain, ...]:
         record, iteration = chains[0].own["hmc"], random.iteration - 1

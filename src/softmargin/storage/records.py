@@ -2,22 +2,22 @@
 
 A value is None, a bool, an int, a finite float, a str, ``{"float": "nan"}`` or ``{"at": 3}``: the node of that number.
 Nodes refer to earlier ones alone, so that they are built one after the other, and objects that are shared stay so.
+Which classes may be among them says a table.
 """
 
 from __future__ import annotations
 
 import math
-from types import FunctionType
-from typing import Any
+from types import FunctionType, MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.exceptions import SavedFileError
-from softmargin.persistence import registry
-from softmargin.persistence._arrays import array_from, array_node, plain
-from softmargin.persistence._tables import is_table, table_from, table_node
+from softmargin.storage._arrays import array_from, array_node, plain
+from softmargin.storage._tables import is_table, table_from, table_node
 
-__all__ = ["Records", "decoded", "encoded"]
+__all__ = ["Form", "Records", "Table", "decoded", "encoded"]
 
 _SIMPLE = (type(None), bool, int, str)
 _RAGGED = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -27,10 +27,42 @@ _KEYS, _BUFFER = 624, 4  # numbers that a Mersenne twister and a Philox generato
 _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
+class Form(NamedTuple):
+    """How an object of a class is taken apart and put together."""
+
+    parts: Any  # from an object to a dict
+    whole: Any  # from a dict to an object
+
+
+class Table:
+    """What may be written beside numbers, texts and arrays: nothing, unless a table of its own says so."""
+
+    def name_of(self, thing: Any, kind: Any) -> str | None:
+        """The name of an object's class, or of a function, if there is one."""
+        return None
+
+    def form_of(self, name: str) -> Form:
+        """How objects of the class of that name are written."""
+        raise KeyError(name)
+
+    def function(self, name: str) -> Any:
+        """The function of that name."""
+        raise KeyError(name)
+
+    def known(self, thing: Any) -> str | None:
+        """The name of an object that whoever reads the records has, and that is not written."""
+        return None
+
+    def recalled(self, name: str) -> Any:
+        """The object of that name."""
+        raise KeyError(name)
+
+
 class Records:
     """Nodes and arrays of one object, gathered while it is taken apart."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table) -> None:
+        self.table = table
         self.nodes: list[dict[str, Any]] = []
         self.arrays: list[Any] = []
         self._known: dict[int, tuple[int, Any]] = {}  # the object too: another one must not get its address
@@ -63,10 +95,12 @@ class Records:
         return len(self.arrays) - 1
 
     def _node(self, thing: Any) -> dict[str, Any]:
-        kind = type(thing)
+        known, kind = self.table.known(thing), type(thing)
+        if known is not None:
+            return {"kind": "known", "name": known}
         if kind.__name__ in _ROWS and kind is _ROWS[kind.__name__]:
             return {"kind": kind.__name__, "items": self.values(thing)}
-        if kind is dict:
+        if kind in (dict, MappingProxyType):
             return {"kind": "dict", "items": [self.values(pair) for pair in thing.items()]}
         if kind is slice:
             return {"kind": "slice", "items": self.values((thing.start, thing.stop, thing.step))}
@@ -78,14 +112,15 @@ class Records:
             return table_node(self, thing)
         if kind in (np.random.Generator, np.random.RandomState):
             return _generator_node(self, thing)
-        own = thing if isinstance(thing, FunctionType) else kind
-        name = registry.name_of(own)
-        if name in registry.FUNCTIONS:
-            return {"kind": "function", "name": name}
+        function = isinstance(thing, FunctionType)
+        own = thing if function else kind
+        name = self.table.name_of(thing, own)
         if name is None:
             where = f"{own.__module__}.{own.__qualname__}"
             raise SavedFileError(f"save does not know {where}; pickle and joblib save models with objects of your own.")
-        parts = registry.form_of(name).parts(thing)
+        if function:
+            return {"kind": "function", "name": name}
+        parts = self.table.form_of(name).parts(thing)
         return {"kind": "record", "class": name, "fields": {key: self.value(part) for key, part in parts.items()}}
 
 
@@ -98,9 +133,9 @@ def _generator_node(records: Records, thing: Any) -> dict[str, Any]:
     return {"kind": "generator", "legacy": isinstance(thing, np.random.RandomState), "state": records.value(state)}
 
 
-def encoded(thing: Any) -> tuple[dict[str, Any], list[Any]]:
+def encoded(thing: Any, table: Table) -> tuple[dict[str, Any], list[Any]]:
     """An object as nodes that JSON can hold, and its arrays."""
-    records = Records()
+    records = Records(table)
     root = records.value(thing)
     return {"root": root, "nodes": records.nodes}, records.arrays
 
@@ -108,8 +143,8 @@ def encoded(thing: Any) -> tuple[dict[str, Any], list[Any]]:
 class _Decoder:
     """Builds nodes one after the other."""
 
-    def __init__(self, sections: list[Any], size: int):
-        self.sections = sections
+    def __init__(self, sections: list[Any], size: int, table: Table):
+        self.sections, self.table = sections, table
         self.size = size  # more rows than this no table can have
         self.built: list[Any] = []
         self.used: set[int] = set()
@@ -161,11 +196,13 @@ class _Decoder:
         if kind == "generator":
             return self._generator(*_only(node, "legacy", "state"))
         if kind == "function":
-            return registry.resolved(registry.FUNCTIONS[_only(node, "name")[0]])
+            return self.table.function(_text(*_only(node, "name")))
+        if kind == "known":
+            return self.table.recalled(_text(*_only(node, "name")))
         if kind == "record":
             name, fields = _only(node, "class", "fields")
             parts = {key: self.value(value) for key, value in fields.items()}
-            return registry.form_of(_text(name)).whole(parts)
+            return self.table.form_of(_text(name)).whole(parts)
         made = table_from if kind in ("frame", "series", "index", "sparse") else array_from
         return made(self, kind, node)
 
@@ -203,9 +240,9 @@ def _text(value: Any) -> str:
     return value
 
 
-def decoded(records: Any, sections: list[Any], size: int) -> Any:
+def decoded(records: Any, sections: list[Any], size: int, table: Table) -> Any:
     """The object that nodes and arrays of ``size`` bytes stand for; a ``ValueError`` says which node is none."""
-    decoder = _Decoder(sections, size)
+    decoder = _Decoder(sections, size, table)
     place = "the records"
     try:
         root, nodes = _only(records, "root", "nodes")

@@ -17,7 +17,6 @@ _SHARED = {
     "cache_size": _NOTHING,
     "dual": "solver='dual' works in the space of the rows, and is chosen where that is faster",
     "intercept_scaling": "the intercept is not shrunk; Ridge(intercept_scale=...) sets its standard deviation",
-    "warm_start": "leave it out, every fit starts anew",
 }
 _LINEAR = _SHARED | {
     "penalty": "use prior='ridge' for 'l2' and prior='lasso' for 'l1'",

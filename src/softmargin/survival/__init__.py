@@ -1,0 +1,1 @@
+"""Long runs: time limits, checkpoints, and chains that go on."""
