@@ -16,6 +16,7 @@ from softmargin.core.loss import Rows as Message
 __all__ = [
     "Face",
     "Latents",
+    "Marked",
     "Messages",
     "Moments",
     "One",
@@ -47,6 +48,12 @@ class One(NamedTuple):
     """One vector over the rows."""
 
     f: Array
+
+
+class Marked(NamedTuple):
+    """Which of the rows are marked: their marks are true, or not zero."""
+
+    marks: Any
 
 
 class Moments(NamedTuple):

@@ -28,7 +28,13 @@ class Stored(Design):
 
     source: Any  # rows.stored.files.RowSource
     columns: Columns
+    centred: bool  # whether they are centred as they are read: shifting products would cancel
     accuracy: Any = np.float64  # of the products inside a Gram matrix
+
+    @classmethod
+    def of(cls, source: Any, columns: Columns) -> Stored:
+        """The columns of a model on the rows of a source."""
+        return cls(source, columns, centred_apart(columns))
 
     @property
     def intercept(self) -> bool:
@@ -53,7 +59,7 @@ class Stored(Design):
     def _dense(self, X: Any) -> Dense:
         keep, shift, scale, intercept, p = self.columns
         X = np.ascontiguousarray(X if len(keep) == p else X[:, keep], dtype=np.float64)
-        if centred_apart(self.columns):
+        if self.centred:
             X, shift = X - shift, np.zeros(len(keep))
         return Dense(X, shift, scale, intercept, self.accuracy)
 
@@ -102,6 +108,9 @@ class Stored(Design):
 
     def rows(self, index: Any) -> Array:
         return self.pick(index).rows(slice(None))
+
+    def scaled(self, factor: Array) -> Stored:
+        return replace(self, columns=self.columns._replace(scale=self.columns.scale * factor))
 
     def single(self) -> Stored:
         """The same with Gram matrices in single precision, at half the cost: good enough for a direction to go."""

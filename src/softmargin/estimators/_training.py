@@ -115,6 +115,8 @@ def _elsewhere(
     machine.n_features_in_ = p
     if names is not None:
         machine.feature_names_in_ = np.asarray(X.names, dtype=object)
+    if y.dtype.kind in "iu":  # numbers of classes
+        y = y.astype(np.min_scalar_type(int(y.max())))
     count: Array = np.broadcast_to(1.0, n)  # takes the room of one number
     if sample_weight is not None:
         count = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)

@@ -11,7 +11,7 @@ from softmargin.core.array import Array
 from softmargin.rows.block import CELL
 from softmargin.rows.summation import TreeSum, cell_sums
 
-__all__ = ["Largest", "kth_smallest", "places", "runs", "totals", "totals_of"]
+__all__ = ["Largest", "flags", "kth_smallest", "largest_at", "places", "runs", "totals", "totals_of"]
 
 _RUN = 64 * CELL  # rows at a time, whose copies are small
 
@@ -63,6 +63,22 @@ def kth_smallest(n: int, values: Callable[[slice], Array], k: int) -> float:
         if len(least) > k + 1:
             least = np.partition(least, k)[: k + 1]
     return float(least.max())
+
+
+def flags(n: int, test: Callable[[slice], Any]) -> Any:
+    """Whether each of n rows passes a test of some of them at a time."""
+    return np.concatenate([test(at) for at in runs(n)])
+
+
+def largest_at(n: int, values: Callable[[slice], Array]) -> tuple[float, int]:
+    """The largest of n values that are made some at a time, and its first place."""
+    best, place = -np.inf, 0
+    for at in runs(n):
+        part = values(at)
+        here = int(np.argmax(part))
+        if part[here] > best:
+            best, place = float(part[here]), at.start + here
+    return float(best), place
 
 
 class Largest:

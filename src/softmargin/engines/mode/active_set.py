@@ -6,16 +6,18 @@ with the test that releases a row whose multiplier leaves [0, 2c].
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dgetrf, dgetrs
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, elementwise
 from softmargin.core.model import Model
 from softmargin.engines.mode.duality_gap import Certificate, certify
 from softmargin.priors.penalty import Penalty
+from softmargin.rows.totals import largest_at, runs
 
 __all__ = ["ActiveSet", "Flags", "finish", "leave_one_out"]
 
@@ -111,7 +113,7 @@ def finish(
     The refined point is returned only where its certified gap is smaller than that of the point given. Absolute
     values in the penalty make coefficients outside ``active`` exactly zero. ``f`` are the predictors where known.
     """
-    y, c = model.y, model.c
+    y, c, most_c = model.y, model.c, elementwise(lambda each: 2.0 * each, model.c)
     f = model.blocks.matvec(beta) if f is None else f
     active = np.ones(len(beta), dtype=bool) if active is None else active.copy()
     best = ActiveSet(beta, f, g, margin, active, certify(model, beta, f, g, penalty))
@@ -130,22 +132,21 @@ def finish(
             break
         beta, on_margin = model.space.restored(solved[0], active), solved[1]
         f = model.blocks.matvec(beta)
-        g = np.where(inside, 2.0 * c, 0.0)
+        g = np.where(inside, most_c, 0.0)
         g[margin] = on_margin
         certificate = certify(model, beta, f, g, penalty)
         known = best.certificate
         lower = certificate.objective <= known.objective + 1e-9 * abs(known.objective)
         if lower and certificate.gap < max(known.gap, _EXACT):
-            best = ActiveSet(beta, f, np.clip(g, 0.0, 2.0 * c), margin.copy(), active.copy(), certificate)
+            best = ActiveSet(beta, f, np.clip(g, 0.0, most_c), margin.copy(), active.copy(), certificate)
         # violations: a multiplier outside its box, a row on the wrong side of the margin, a coefficient of the
         # wrong sign, a zero coefficient whose score exceeds its rate
-        u = 1.0 - y * f
         worst = [
-            _largest(np.where(margin, np.maximum(-g, g - 2.0 * c) / np.maximum(2.0 * c, 1e-300), -np.inf)),
-            _largest(np.where(margin, -np.inf, np.where(inside, -u, u))),
+            largest_at(len(f), partial(_outside_box, g, most_c, margin)),
+            largest_at(len(f), partial(_wrong_side, y, f, margin, inside)),
         ]
         if penalty.corner.any():
-            score = model.blocks.rmatvec(y * np.clip(g, 0.0, 2.0 * c))
+            score = model.blocks.rmatvec(y * np.clip(g, 0.0, most_c))
             score = model.space.eased(score, penalty.precision, penalty.corner)
             over = np.abs(score) / np.where(penalty.sharp, penalty.rate, np.inf) - 1.0
             worst += [
@@ -165,6 +166,18 @@ def finish(
         else:
             active[at], sign[at] = True, np.sign(score[at])
     return _exact_zeros(model, best, penalty)
+
+
+def _outside_box(g: Array, most: Array, margin: Flags, at: slice) -> Array:
+    """How far multipliers of rows on the margin are outside their box, in units of its size."""
+    out = np.maximum(-g[at], g[at] - most[at]) / np.maximum(most[at], 1e-300)
+    return np.where(margin[at], out, -np.inf)
+
+
+def _wrong_side(y: Array, f: Array, margin: Flags, inside: Flags, at: slice) -> Array:
+    """How far rows off the margin are on the other side of it."""
+    u = 1.0 - y[at] * f[at]
+    return np.where(margin[at], -np.inf, np.where(inside[at], -u, u))
 
 
 def _exact_zeros(model: Model, point: ActiveSet, penalty: Penalty) -> ActiveSet:
@@ -202,19 +215,23 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
     precision = penalty.precision + bent
     precision = np.maximum(precision, 1e-4 * float(precision.max()))
     metric = np.where(point.active, 1.0 / np.sqrt(precision), 0.0)  # zero coefficients do not move
-    excess = np.maximum(point.g - (1.0 - part) * 2.0 * c, 0.0)
+    on_margin = np.zeros(0)
     if margin.any():
         rows = model.blocks.design.rows(np.flatnonzero(margin)) * metric
         signed = np.column_stack((y[margin], rows.round(12)))
         _, first, copy = np.unique(signed, axis=0, return_index=True, return_inverse=True)
         rows, copy = rows[first], copy.ravel()
         total_g, total_c = np.bincount(copy, point.g[margin]), np.bincount(copy, c[margin])
-        excess[margin] = np.maximum(total_g[copy] - 2.0 * (total_c[copy] - part[margin] * c[margin]), 0.0)
+        on_margin = np.maximum(total_g[copy] - 2.0 * (total_c[copy] - part[margin] * c[margin]), 0.0)
         distance, own = _distances(model, rows, metric)
-        distance[margin] = own[copy]
+        on_margin *= own[copy]
     else:
         distance = _squares(model, metric)
-    loo: Array = point.f - y * excess * distance
+    loo = np.empty(len(distance))
+    for at in runs(len(loo)):
+        excess = np.maximum(point.g[at] - (1.0 - part[at]) * 2.0 * c[at], 0.0)
+        loo[at] = point.f[at] - y[at] * excess * distance[at]
+    loo[margin] = point.f[margin] - y[margin] * on_margin
     if not margin.any():  # a step along the flat intercept ends where rows meet the margin
         loo = np.clip(loo, min(float(point.f.min()), -1.0), max(float(point.f.max()), 1.0))
     return loo

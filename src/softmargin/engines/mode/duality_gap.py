@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, elementwise
 from softmargin.core.model import Model
+from softmargin.core.visits import One
 from softmargin.priors.penalty import Penalty
 from softmargin.rows.in_memory import Blocks
+from softmargin.rows.totals import totals_of
 
-__all__ = ["Certificate", "certify", "certify_given", "objective_of"]
+__all__ = ["Certificate", "certify", "certify_given", "log_likelihood", "objective_of"]
 
 _MARGIN = 1e-6  # distance from the margin at which a row is on it
 _ROUNDED = float(np.finfo(np.float64).eps)  # what rounding leaves in the loss of a row on the margin
@@ -26,9 +28,24 @@ class Certificate(NamedTuple):
     gap: float
 
 
+def log_likelihood(model: Model, f: Array) -> float:
+    """Log pseudo-likelihood of predictors f."""
+    y, c = model.y, model.c
+
+    def parts(at: slice) -> list[Array]:
+        return [model.loss.loglik(y[at], np.ascontiguousarray(c[at]), f[at])]
+
+    return float(totals_of(len(f), parts)[0])
+
+
+def _signed(block: Any, small: None, g: One) -> Any:
+    """Sum ``X'(y g)`` and g."""
+    return block.rmatvec(block.y * g.f), block.sums(g.f)
+
+
 def objective_of(model: Model, beta: Array, f: Array, penalty: Penalty) -> float:
     """What the mode minimises, at coefficients with predictors f."""
-    return -float(model.loss.loglik(model.y, model.c, f).sum()) + penalty.value(beta)
+    return -log_likelihood(model, f) + penalty.value(beta)
 
 
 def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> Certificate:
@@ -39,14 +56,13 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     penalty makes it infinite unless ``|X'(y g)|`` is below its rate, so g is then scaled down as a whole. Where
     equations tie the coefficients, the score counts only up to what their space cannot see.
     """
-    y, c = model.y, model.c
     objective = objective_of(model, beta, f, penalty)
-    g = np.clip(g, 0.0, 2.0 * c)
+    g = np.clip(g, 0.0, elementwise(lambda each: 2.0 * each, model.c))
     if model.free.any():
-        g = model.space.balanced(g, y, penalty.precision[model.free] * beta[model.free])
-    score = model.space.eased(model.blocks.rmatvec(y * g), penalty.precision, penalty.corner)
-    shrink, conjugate = penalty.conjugate(score)
-    lower = shrink * float(g.sum()) - conjugate
+        g = model.space.balanced(g, model.y, penalty.precision[model.free] * beta[model.free])
+    score, (total,) = model.blocks.sum(_signed, None, model.blocks.place(One(g)))
+    shrink, conjugate = penalty.conjugate(model.space.eased(score, penalty.precision, penalty.corner))
+    lower = shrink * float(total) - conjugate
     return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))
 
 
@@ -65,5 +81,7 @@ def certify_given(model: Model, beta: Array, g: Array, penalty: Penalty) -> Cert
         model = replace(model, blocks=Blocks(design, model.y, model.c), free=np.arange(len(beta)) < lead, span=None)
     f = model.blocks.matvec(beta)
     found = certify(model, beta, f, g, penalty)
-    rounding = _ROUNDED * float(model.c[np.abs(1.0 - model.y * f) < _MARGIN].sum())
+    y, c = model.y, model.c
+    on_it = totals_of(len(f), lambda at: [np.where(np.abs(1.0 - y[at] * f[at]) < _MARGIN, c[at], 0.0)])
+    rounding = _ROUNDED * float(on_it[0])
     return found._replace(gap=found.gap + rounding / max(abs(found.objective), 1e-300))

@@ -12,6 +12,7 @@ from softmargin.core.model import Model
 from softmargin.core.prior import PriorMessage
 from softmargin.core.space import Normal
 from softmargin.engines.mode.active_set import ActiveSet
+from softmargin.engines.mode.duality_gap import log_likelihood
 from softmargin.engines.mode.interior import exact_mode, path
 from softmargin.engines.mode.screening import reduced_mode
 from softmargin.engines.mode.smoothed_start import Near, approach, many_rows
@@ -95,7 +96,7 @@ class Newton:
         penalty = self._penalty(model, math.exp(log_scale))
         point = self.at(model, penalty, near)
         prior = model.prior.mode(point.beta)
-        objective = float(model.loss.loglik(model.y, model.c, point.f).sum()) + prior.bound
+        objective = log_likelihood(model, point.f) + prior.bound
         return ModeState(point, prior, penalty, objective, log_scale, math.log(prior.values["scale"]), before)
 
     def _penalty(self, model: Model, scale: float) -> Penalty:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, elementwise
 from softmargin.core.model import Model
+from softmargin.core.visits import Marked
 from softmargin.designs.dense import Dense
 from softmargin.engines.mode.active_set import ActiveSet, Flags, finish
 from softmargin.engines.mode.interior import exact_mode, path
 from softmargin.priors.penalty import Penalty
 from softmargin.rows.in_memory import Blocks
+from softmargin.rows.totals import flags, kth_smallest
 
 __all__ = ["few_rows", "reduced_mode"]
 
@@ -37,14 +39,12 @@ def reduced_mode(model: Model, penalty: Penalty, near: Any, *, rough: bool = Fal
     row has changed its side; rows that have are taken in, and the problem is solved again. The certificate is that of
     all rows. A ``rough`` start is less near than another mode.
     """
-    n = len(model.y)
-    u = 1.0 - model.y * near.f
-    close = np.zeros(n, dtype=bool)
-    close[_nearest(u, min(n, max(int(_SHARE * n), (_RATIO_ROUGH if rough else _RATIO) * model.size)))] = True
+    n, y, f = model.n, model.y, near.f
+    close = _nearest(y, f, min(n, max(int(_SHARE * n), (_RATIO_ROUGH if rough else _RATIO) * model.size)))
     for attempt in range(_ROUNDS):
         if close.mean() > _MOST:
             return None
-        inside = ~close & (u > 0.0)
+        inside = _inside_margin(y, f, close)
         small, index = few_rows(model, close, inside)
         point = _same_margin(small, index, penalty, near) if attempt == 0 and isinstance(near, ActiveSet) else None
         if point is None:
@@ -57,10 +57,15 @@ def reduced_mode(model: Model, penalty: Penalty, near: Any, *, rough: bool = Fal
                 return _whole(model, penalty, point, index, inside, f)
         if wrong.mean() > _FAR:  # the start was not near
             return None
-        u = 1.0 - model.y * f
         close |= wrong
-        close[_nearest(u, min(n, int(close.sum())))] = True
+        close |= _nearest(y, f, min(n, int(close.sum())))
     return None
+
+
+def _inside_margin(y: Array, f: Array, close: Flags) -> Flags:
+    """Which of the rows that are not close to the margin are inside."""
+    found: Flags = flags(len(f), lambda at: ~close[at] & (1.0 - y[at] * f[at] > 0.0))
+    return found
 
 
 def _same_margin(small: Model, index: Any, penalty: Penalty, near: ActiveSet) -> ActiveSet | None:
@@ -74,13 +79,13 @@ def _same_margin(small: Model, index: Any, penalty: Penalty, near: ActiveSet) ->
 
 def _sides(model: Model, beta: Array, close: Flags, inside: Flags) -> tuple[Array, Flags]:
     """The predictors, and which rows are not on the side that they were taken to be."""
-    f = model.blocks.matvec(beta)
-    return f, ~close & ((model.y * f < 1.0) != inside)
+    y, f = model.y, model.blocks.matvec(beta)
+    return f, flags(len(f), lambda at: ~close[at] & ((y[at] * f[at] < 1.0) != inside[at]))
 
 
 def _whole(model: Model, penalty: Penalty, point: ActiveSet, index: Any, inside: Flags, f: Array) -> ActiveSet | None:
     """The mode of few rows as that of all, where its certificate says so."""
-    g = np.where(inside, 2.0 * model.c, 0.0)
+    g = np.where(inside, elementwise(lambda each: 2.0 * each, model.c), 0.0)
     g[index] = point.g[: len(index)]
     margin = np.zeros(len(g), dtype=bool)
     margin[index] = point.margin[: len(index)]
@@ -88,20 +93,31 @@ def _whole(model: Model, penalty: Penalty, point: ActiveSet, index: Any, inside:
     return found if found.certificate.gap <= _GAP else None
 
 
-def _nearest(u: Array, count: int) -> Any:
-    """Places of the rows nearest to the margin."""
-    return np.argpartition(np.abs(u), count - 1)[:count]
+def _nearest(y: Array, f: Array, count: int) -> Flags:
+    """Which rows are nearest to the margin."""
+
+    def distance(at: slice) -> Array:
+        return np.abs(1.0 - y[at] * f[at])
+
+    reach = kth_smallest(len(f), distance, count - 1)
+    found: Flags = flags(len(f), lambda at: distance(at) <= reach)
+    return found
+
+
+def _inside(block: Any, small: None, inside: Marked) -> Any:
+    """Sum the rows inside the margin of either class times their weights, and these weights."""
+    low, high = (np.where((inside.marks != 0) & (block.y == side), block.weight, 0.0) for side in (-1.0, 1.0))
+    return block.rmatvec(low), block.rmatvec(high), block.sums(low, high)
 
 
 def few_rows(model: Model, near: Flags, inside: Flags) -> tuple[Model, Any]:
     """The rows ``near``, and for each class the mean of its rows ``inside``; with the places of the former."""
     index, design = np.flatnonzero(near), model.blocks.design
     means, y, c = [], [model.y[index]], [model.c[index]]
-    for side in (-1.0, 1.0):
-        weight = np.where(inside & (model.y == side), model.c, 0.0)
-        total = float(weight.sum())
+    low, high, weights = model.blocks.sum(_inside, None, model.blocks.place(Marked(inside)))
+    for side, total, sums in zip((-1.0, 1.0), weights.tolist(), (low, high), strict=True):
         if total > 0.0:
-            means.append(model.blocks.rmatvec(weight) / total)
+            means.append(sums / total)
             y.append(np.array([side]))
             c.append(np.array([total]))
     others = np.array(means).reshape(-1, model.size)

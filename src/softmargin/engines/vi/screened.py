@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, Flags
 from softmargin.core.loop import Info, run
 from softmargin.core.model import Model
 from softmargin.core.space import Normal
-from softmargin.core.visits import Face, Moments, One, RowState, messages
+from softmargin.core.visits import Face, Marked, Moments, One, RowState, messages
 from softmargin.engines.mode.screening import few_rows
 from softmargin.engines.mode.smoothed_start import approach, picked, spread_rows, thinned
 from softmargin.engines.vi._gaussian_visits import Precisions
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.priors.penalty import Penalty
+from softmargin.rows.totals import flags, kth_smallest, places
 
 __all__ = ["Screened", "ScreenedVI"]
 
@@ -69,11 +70,11 @@ class ScreenedVI:
     def step(self, model: Model, state: Screened, iteration: int) -> tuple[Screened, Info]:
         """Climb to the optimum over the rows that the present approximation says are near."""
         old = state.whole
-        before = _distance(model, old)
-        least = _nearest(np.abs(before), max(_LEAST, _RATIO * model.size))
+        before = model.blocks.keep(_distances, None, old.rows)[0]
+        least = _nearest(before.fetch().f, max(_LEAST, _RATIO * model.size))
         for reach in _REACHES:
-            near = np.abs(before) < max(reach, least)
-            small, index = few_rows(model, near, ~near & (before > 0.0))
+            near, inside = _screened(before.fetch().f, max(reach, least))
+            small, index = few_rows(model, near, inside)
             k = np.zeros(small.n)  # the sums of certain rows have no curvature
             k[: len(index)] = old.ku[index]
             start = GaussianVI().at(small, k, old.Du, old.q.mean)
@@ -82,8 +83,8 @@ class ScreenedVI:
             k = new.ku.copy()
             k[index] = climb.state.ku[: len(index)]
             new = new._replace(Du=climb.state.Du, precisions=model.blocks.place(Precisions(k, None, k)), t=0.0)
-            now = _distance(model, new)
-            right = bool((near | ((np.abs(now) > _CERTAIN) & ((now > 0.0) == (before > 0.0)))).all())
+            sides = model.blocks.place(Marked(near))
+            right = float(model.blocks.sum(_moved, None, new.rows, before, sides)[0][0]) == 0.0
             if right:
                 break
             if math.isinf(old.bound):  # a start has no bound until it is asked for
@@ -99,8 +100,8 @@ def _guessed(model: Model, q: Normal, f: Array, sample: Array) -> VIState:
 
     The others have the mean of the sample, and no bound is claimed: the first step looks at all rows.
     """
-    v = np.full(len(f), float(sample.mean()))
-    close = np.flatnonzero(np.abs(1.0 - model.y * f) < _REACHES[0] * math.sqrt(2.0 * float(sample.max())))
+    v, y, reach = np.full(len(f), float(sample.mean())), model.y, _REACHES[0] * math.sqrt(2.0 * float(sample.max()))
+    close = places(len(f), lambda at: np.abs(1.0 - y[at] * f[at]) < reach)
     if len(close):
         v[close] = picked(model, close).blocks.row_quad(q.root)
     rows = model.blocks.place(Moments(f, v))
@@ -108,16 +109,30 @@ def _guessed(model: Model, q: Normal, f: Array, sample: Array) -> VIState:
 
 
 def _nearest(distance: Array, rows: int) -> float:
-    """The distance within which there are at least so many rows: where classes are rare, none may be near."""
-    return math.inf if rows >= len(distance) else float(np.partition(distance, rows)[rows])
+    """The distance within which there are so many rows at least: where classes are rare, none may be near."""
+    if rows >= len(distance):
+        return math.inf
+    return kth_smallest(len(distance), lambda at: np.abs(distance[at]), rows)
 
 
-def _distance(model: Model, state: VIState) -> Array:
-    """How far inside the margin the rows are, in standard deviations, fetched from the rows."""
-    distance: Array = model.blocks.fetch(model.blocks.keep(_distances, None, state.rows)[0]).f
-    return distance
+def _screened(distance: Array, reach: float) -> tuple[Flags, Flags]:
+    """Which rows are near the margin, and which of the others inside."""
+    n = len(distance)
+    near = flags(n, lambda at: np.abs(distance[at]) < reach)
+    return near, flags(n, lambda at: ~near[at] & (distance[at] > 0.0))
+
+
+def _moved(block: Any, small: None, kept: RowState, before: One, near: Marked) -> Any:
+    """Count the rows that are not near the margin, and now may be or are on the other side."""
+    now = _from_margin(block, kept)
+    stays = (near.marks != 0) | ((np.abs(now) > _CERTAIN) & ((now > 0.0) == (before.f > 0.0)))
+    return (block.sums((~stays).astype(float)),)
 
 
 def _distances(block: Any, small: None, kept: RowState) -> Any:
     """Keep how far inside the margin the rows are, in standard deviations."""
-    return One((1.0 - block.y * kept.f) / np.sqrt(np.maximum(kept.v, 1e-300))), ()
+    return One(_from_margin(block, kept)), ()
+
+
+def _from_margin(block: Any, kept: RowState) -> Array:
+    return (1.0 - block.y * kept.f) / np.sqrt(np.maximum(kept.v, 1e-300))

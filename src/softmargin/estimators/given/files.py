@@ -39,7 +39,7 @@ class OnDisk(Elsewhere):
         return self.source.shape
 
     def design(self, columns: Columns) -> Stored:
-        return Stored(self.source, columns)
+        return Stored.of(self.source, columns)
 
     def rows(self, design: Any, y: Array | None, weight: Array, workers: int) -> Any:
         return InFiles(design, y, weight, workers=workers)

@@ -19,6 +19,7 @@ from softmargin.rows.elsewhere import Elsewhere
 
 __all__ = ["SCHEMES", "fit_classes"]
 
+_PLUS, _MINUS = np.int8(1), np.int8(-1)  # rows that are elsewhere may be very many
 SCHEMES = ("pairwise", "sum-to-zero", "crammer-singer")
 
 
@@ -48,7 +49,8 @@ def fit_classes(
         return fit_pairwise(recipe, X, index, count, weight, k, **task)
     if costs is not None:  # the cost of an error of either class is a weight of its rows
         weight = pair_weights(index, weight, cost_table(costs, k), k).sum(axis=0)
-    return fit_two_classes(recipe, X, np.where(index == 1, 1.0, -1.0), count, weight, columns, **task)
+    sign = np.where(index == 1, 1.0, -1.0) if not isinstance(X, Elsewhere) else np.where(index == 1, _PLUS, _MINUS)
+    return fit_two_classes(recipe, X, sign, count, weight, columns, **task)
 
 
 def _joint(
