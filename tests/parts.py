@@ -90,6 +90,7 @@ PRIORS = {
     "bridge": Bridge(),
     "horseshoe": Horseshoe(),
     "group-lasso": GroupLasso(),
+    "group-lasso-of-columns": GroupLasso(0.7, groups=[[0, 1]]),
     "bridge-inverse-gamma": Bridge(alpha=1.5, hyperprior=InverseGamma(2.0, 1.0)),
     "spike-slab": SpikeSlab(),
     "spike-slab-fixed": SpikeSlab(inclusion=0.2, scale=1.5),

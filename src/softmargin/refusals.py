@@ -51,6 +51,12 @@ REFUSALS: dict[str, Refusal] = {
         "`Bridge(alpha='learn')`",
         "alpha='learn' is for two classes; give alpha a number.",
     ),
+    "groups of classes": Refusal(
+        "`multi_class='sum-to-zero'`",
+        "`GroupLasso(groups=...)`",
+        "with several classes in one model the group of a variable is its coefficients over the classes; leave groups "
+        "out of GroupLasso, or use multi_class='pairwise'.",
+    ),
     "hmc of point masses": Refusal(
         "`inference='hmc'`",
         _POINT,

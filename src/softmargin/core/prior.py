@@ -170,8 +170,9 @@ class PriorBase(Part):
     # of priors with point masses, for the samplers and the variational fit that move between sets of columns
     state: Callable[..., PriorState]
     slab_precision: Callable[..., Any]
-    inclusion_of: Callable[..., float]
-    draw_inclusion: Callable[..., float]
+    inclusion_of: Callable[..., Any]
+    log_odds: Callable[..., Array]
+    draw_inclusion: Callable[..., Any]
     draw_scale: Callable[..., float]
     expect_inclusion: Callable[..., tuple[float, float]]
 

@@ -7,6 +7,8 @@ from collections.abc import Sized
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from softmargin.priors.scales import ScalePrior
 
 __all__ = ["check_point_mass"]
@@ -16,16 +18,21 @@ def _positive(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
-def check_point_mass(prior: Any, usual: float | str) -> None:
-    """Refuse a prior whose arguments cannot be; ``usual`` is the inclusion probability it has by default."""
+def check_point_mass(prior: Any, usual: float | str, *, vectors: bool = False) -> None:
+    """Refuse a prior whose arguments cannot be; ``usual`` is the inclusion probability it has by default.
+
+    ``vectors`` says that it may have one for every column.
+    """
     name, inclusion, size = type(prior).__name__, prior.inclusion, prior.expected_size
     learned = isinstance(inclusion, str) and inclusion == "learn"
-    if not learned and not (_positive(inclusion) and float(inclusion) < 1):
-        raise ValueError(f"{name} inclusion must be a number in (0, 1) or 'learn'; got {inclusion!r}.")
+    each = list(inclusion) if vectors and np.ndim(inclusion) == 1 else [inclusion]
+    if not learned and not (each and all(_positive(value) and float(value) < 1 for value in each)):
+        many = ", one such number for every column," if vectors else ""
+        raise ValueError(f"{name} inclusion must be a number in (0, 1){many} or 'learn'; got {inclusion!r}.")
     if size is not None:
         if not _positive(size):
             raise ValueError(f"{name} expected_size must be a positive number or None; got {size!r}.")
-        if inclusion != usual:
+        if np.ndim(inclusion) or inclusion != usual:
             raise ValueError(
                 f"{name} takes inclusion or expected_size, not both; got inclusion={inclusion!r} and "
                 f"expected_size={size!r}."

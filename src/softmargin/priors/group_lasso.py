@@ -1,14 +1,15 @@
-"""Group lasso: density proportional to ``exp(-|beta_j|/nu)``, the length of a variable's coefficients over classes."""
+"""Group lasso: density proportional to ``exp(-|beta_g|/nu)`` in the lengths of groups of coefficients."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from softmargin.core.array import Array, Flags
 from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState, dimensions
@@ -26,10 +27,12 @@ _LARGEST = 1e16  # cap on a local precision
 
 @dataclass(frozen=True)
 class GroupLasso(Prior):
-    """Laplace prior on the length of each variable's coefficients over the classes: a variable is in or out for all.
+    """Laplace prior on the length of groups of coefficients: a group is in or out as a whole.
 
-    With m = k - 1 dimensions a variable, ``beta_j | omega_j ~ N(0, scale^2 omega_j)`` on the space of coefficients that
-    sum to zero, ``omega_j ~ Gamma((m + 1)/2, 1/2)``. With one block of coefficients it is the lasso.
+    With several classes in one model a group is a variable's coefficients over the classes. Otherwise ``groups`` lists
+    columns that belong together, such as the indicators of one label, and every other column is a group of its own. For
+    a group of m dimensions ``beta_g | omega_g ~ N(0, scale^2 omega_g)`` with ``omega_g ~ Gamma((m + 1)/2, 1/2)``, so
+    that the density is proportional to ``exp(-|beta_g|/scale)``. Groups of one coefficient are the lasso.
 
     Parameters
     ----------
@@ -41,71 +44,133 @@ class GroupLasso(Prior):
         ``InverseGamma(a, b)`` puts Gamma(a, rate b) on ``1/scale``.
     intercept_scale : float
         Standard deviation of the intercepts.
+    groups : list of lists of column names or positions, or None
+        Columns that are in or out together; for two classes, pairs of classes, and regression.
 
     Examples
     --------
     >>> from softmargin.priors.group_lasso import GroupLasso
     >>> GroupLasso(scale=0.5).scale
     0.5
+    >>> GroupLasso(groups=[[0, 1, 2], [3, 4]]).groups
+    [[0, 1, 2], [3, 4]]
+
+    References
+    ----------
+    Yuan and Lin (2006), Model selection and estimation in regression with grouped variables, JRSS B 68.
     """
 
     scale: float | str = "learn"
     hyperprior: HalfT | InverseGamma | None = None
     intercept_scale: float = 1e4
+    groups: Sequence[Sequence[Any]] | None = None
 
     selects = True  # modes have exact zeros
 
     def __post_init__(self) -> None:
         check_scale("GroupLasso", self.scale, self.intercept_scale)
+        given: Any = () if self.groups is None else self.groups
+        if isinstance(given, str) or any(isinstance(each, str) or not isinstance(each, Sequence) for each in given):
+            raise ValueError(
+                f"GroupLasso groups must list lists of columns, as in [['a', 'b'], ['c']]; got {self.groups!r}."
+            )
 
     def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> BoundGroupLasso | BoundBridge:
         """Attach the prior to coefficients: ``classes`` blocks of them that sum to zero, ``free`` the intercepts.
 
         ``rows`` counts the rows of the data, pairs of an observation and a class where there are several classes.
         """
+        if self.groups is None and classes == 1:
+            return Lasso(self.scale, self.hyperprior, self.intercept_scale).bind(free, rows)
+        if self.groups is not None:
+            if classes > 1:
+                raise ValueError(refused("groups of classes"))
+            return self._of(free, rows, self._members(int((~free).sum()), None))
+        variables = len(free) // classes
+        member = np.where(free, -1, np.tile(np.cumsum(~free[:variables]) - 1, classes))
+        return self._made(free, rows, member, np.full(int((~free[:variables]).sum()), classes - 1), classes)
+
+    def of_columns(self, free: Flags, rows: int | None, columns: Any, names: Any) -> BoundGroupLasso | BoundBridge:
+        """Attach the prior to the columns that are kept, groups by their names or positions in X."""
+        if self.groups is None:
+            return self.bind(free, rows)
+        return self._of(free, rows, self._members(columns.n_features, names)[columns.keep])
+
+    def _of(self, free: Flags, rows: int | None, of_column: Any) -> BoundGroupLasso:
+        _, number = np.unique(of_column, return_inverse=True)  # groups that are left, from zero on
+        member = np.full(len(free), -1)
+        member[~free] = number
+        return self._made(free, rows, member, np.bincount(number), 1)
+
+    def _made(self, free: Flags, rows: int | None, member: Any, dims: Any, classes: int) -> BoundGroupLasso:
         lasso = Lasso(self.scale, self.hyperprior, self.intercept_scale).bind(free, rows)
-        if classes == 1:
-            return lasso
-        return BoundGroupLasso(free, lasso.flat, lasso.scale_prior, lasso.mode_prior, classes, rows)
+        return BoundGroupLasso(free, lasso.flat, lasso.scale_prior, lasso.mode_prior, member, dims, classes, rows)
+
+    def _members(self, count: int, names: Any) -> Any:
+        """The number of every column's group."""
+        called = None if names is None else [str(name) for name in names]
+        member = np.arange(count)
+        taken = np.zeros(count, dtype=bool)
+        for number, group in enumerate(self.groups or ()):
+            for column in group:
+                if isinstance(column, str) and called is not None and column in called:
+                    at = called.index(column)
+                elif isinstance(column, int | np.integer) and -count <= column < count:
+                    at = int(column) % count
+                else:
+                    raise ValueError(
+                        f"GroupLasso groups must name columns of X, or positions among its {count} columns; got "
+                        f"{column!r}."
+                    )
+                if taken[at]:
+                    raise ValueError(f"GroupLasso groups have the column {column!r} twice; a column is in one group.")
+                taken[at], member[at] = True, count + number
+        return member
 
 
 @dataclass(frozen=True, eq=False)
 class BoundGroupLasso(PriorBase):
-    """A group-lasso prior on class coefficients that sum to zero."""
+    """A group-lasso prior on given coefficients; ``member`` is the group of each, -1 where it is free.
+
+    ``dims`` counts the dimensions of every group: class coefficients that sum to zero have one less than classes.
+    """
 
     free: Flags
     flat: float
     scale_prior: ScalePrior
     mode_prior: ScalePrior | None
-    classes: int
+    member: Any
+    dims: Any
+    classes: int = 1
     rows: int | None = None
 
     @cached_property
     def _shrunk(self) -> Any:
-        """Variables that are shrunk, the same in every class."""
-        return np.flatnonzero(~self.free.reshape(self.classes, -1)[0])
+        """Coefficients that are shrunk."""
+        return np.flatnonzero(~self.free)
 
     @cached_property
     def _size(self) -> int:
         """Dimensions that are shrunk."""
-        return len(self._shrunk) * (self.classes - 1)
+        return int(self.dims.sum())
 
     @cached_property
     def _log_constant(self) -> float:
-        """Normalisers without the scale: the integral of ``exp(-|x|)`` over k - 1 dimensions, and the free part."""
-        m = self.classes - 1
-        integral = math.log(2.0) + 0.5 * m * math.log(math.pi) - math.lgamma(0.5 * m) + math.lgamma(m)
+        """Normalisers without the scale: the integrals of ``exp(-|x|)`` over the groups' dimensions, and free ones."""
+        m = self.dims.astype(float)
+        integrals = math.log(2.0) + 0.5 * m * math.log(math.pi) - gammaln(0.5 * m) + gammaln(m)
         n_free = dimensions(self.free, self.classes)
-        return -len(self._shrunk) * integral + 0.5 * n_free * (math.log(self.flat) - _LOG_2PI)
+        return -float(integrals.sum()) + 0.5 * n_free * (math.log(self.flat) - _LOG_2PI)
 
     def _lengths(self, moment: Array) -> Array:
-        """Root of the summed squares of every shrunk variable."""
-        return np.maximum(np.sqrt(moment.reshape(self.classes, -1)[:, self._shrunk].sum(axis=0)), _SMALLEST)
+        """Root of the summed squares of every group."""
+        squares = np.bincount(self.member[self._shrunk], moment[self._shrunk], minlength=len(self.dims))
+        return np.maximum(np.sqrt(squares), _SMALLEST)
 
     def _precision(self, local: Array) -> Array:
-        precision = np.full((self.classes, len(self.free) // self.classes), self.flat)
-        precision[:, self._shrunk] = np.minimum(local, _LARGEST)
-        return precision.ravel()
+        if not len(self.dims):
+            return np.full(len(self.free), self.flat)
+        return np.where(self.free, self.flat, np.minimum(local, _LARGEST)[self.member])
 
     def _message(
         self, solve: Callable[[float, float, float], tuple[float, float]], size: int, moment: Array
@@ -118,7 +183,7 @@ class BoundGroupLasso(PriorBase):
 
     def start(self) -> PriorState:
         scale = self.scale_prior.first
-        return PriorState(self._precision(np.full(len(self._shrunk), scale**-2)), {"scale": scale})
+        return PriorState(self._precision(np.full(len(self.dims), scale**-2)), {"scale": scale})
 
     def expect(self, mean: Array, var: Array) -> PriorMessage:
         """Mean field: the expected length replaced by its bound, the root of the expected square."""
@@ -151,7 +216,7 @@ class BoundGroupLasso(PriorBase):
         return lambda t: -energy * math.exp(t) - half * math.exp(2.0 * t)
 
     def stretch(self, state: PriorState) -> Callable[[float], float] | None:
-        if not self.scale_prior.learned or not len(self._shrunk):
+        if not self.scale_prior.learned or not len(self.dims):
             return None
         here = math.log(state.values["scale"])
         return lambda t: self.scale_prior.log_density_power(here + t, 1.0)
@@ -165,7 +230,12 @@ class BoundGroupLasso(PriorBase):
         fixed = FixedScale(scale)
         return replace(self, scale_prior=fixed, mode_prior=fixed)
 
-    def penalty(self, scale: float) -> tuple[Array, Array, int]:
-        """Quadratic precision, rate of every variable's length, and the number of classes it is taken over."""
+    def penalty(self, scale: float) -> tuple[Array, Array, int] | None:
+        """Quadratic precision, rate of every variable's length, and the number of classes it is taken over.
+
+        None for groups of columns, whose lengths are not over blocks.
+        """
+        if self.classes == 1:
+            return None
         rate = np.where(self.free.reshape(self.classes, -1)[0], 0.0, 1.0 / scale)
         return np.where(self.free, self.flat, 0.0), rate, self.classes

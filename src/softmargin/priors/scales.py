@@ -27,7 +27,8 @@ def check_scale(owner: str, scale: Any, intercept_scale: Any) -> None:
     """Refuse what is neither a positive number nor the word "learn"."""
     learned = isinstance(scale, str) and scale == "learn"
     if not learned and not (isinstance(scale, Real) and 1e-100 < float(scale) < 1e100):
-        raise ValueError(f"{owner} scale must be a positive number or 'learn'; got {scale!r}.")
+        many = f"; for one per column use Scaled({owner}(scale=1.0), by=[...])" if np.ndim(scale) == 1 else ""
+        raise ValueError(f"{owner} scale must be a positive number or 'learn'; got {scale!r}{many}.")
     if not (isinstance(intercept_scale, Real) and 1e-100 < float(intercept_scale) < 1e100):
         raise ValueError(f"{owner} intercept_scale must be a positive number; got {intercept_scale!r}.")
 

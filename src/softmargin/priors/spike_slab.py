@@ -30,8 +30,8 @@ class SpikeSlab(Prior):
 
     Parameters
     ----------
-    inclusion : float or "learn", default="learn"
-        Prior probability that a column is in; "learn" gives it a beta prior.
+    inclusion : float, sequence of float or "learn", default="learn"
+        Prior probability that a column is in, or one for every column of X; "learn" gives it a beta prior.
     scale : float or "learn"
         Standard deviation of the slab (of standardized columns when the estimator standardizes).
     expected_size : float or None
@@ -58,7 +58,7 @@ class SpikeSlab(Prior):
     Polson and Scott (2011), section 3.3; George and McCulloch (1997), Approaches for Bayesian variable selection.
     """
 
-    inclusion: float | str = "learn"
+    inclusion: float | Sequence[float] | str = "learn"
     scale: float | str = "learn"
     _: KW_ONLY
     expected_size: float | None = None
@@ -71,7 +71,7 @@ class SpikeSlab(Prior):
     point_masses = "normal"
 
     def __post_init__(self) -> None:
-        check_point_mass(self, "learn")
+        check_point_mass(self, "learn", vectors=True)
         pair = self.inclusion_prior
         if pair is not None and not (
             isinstance(pair, Sequence) and len(pair) == 2 and all(0 < value < math.inf for value in pair)
@@ -105,7 +105,7 @@ class SpikeSlab(Prior):
             raise ValueError(f"always has {len(always)} entries for {len(free)} coefficients.")
         always = always | free
         selectable = int((~always).sum())
-        pi: float | None = None if isinstance(self.inclusion, str) else float(self.inclusion)
+        pi: Any = None if isinstance(self.inclusion, str) else _probabilities(self.inclusion, free)
         if self.expected_size is not None:
             if self.expected_size >= selectable:
                 raise ValueError(
@@ -117,6 +117,18 @@ class SpikeSlab(Prior):
         scale_prior = HalfT(1.0) if scale_prior is None else scale_prior
         a, b = (1.0, float(max(selectable, 1))) if self.inclusion_prior is None else self.inclusion_prior
         return BoundSpikeSlab(free, always, self.intercept_scale**-2, scale_prior, pi, a, b, rows, classes)
+
+    def of_columns(self, columns: Any) -> SpikeSlab:
+        """The same prior of the columns that are kept, where it has a number for every column."""
+        if np.ndim(self.inclusion) == 0:
+            return self
+        given = np.asarray(self.inclusion, dtype=float)
+        if len(given) != columns.n_features:
+            raise ValueError(
+                f"SpikeSlab has {len(given)} inclusion probabilities for the {columns.n_features} columns of X; give "
+                "one for each."
+            )
+        return replace(self, inclusion=given[columns.keep])
 
     def _always(self, free: Flags) -> Flags:
         """``always_include`` as a mask over the coefficients, where it does not need column names."""
@@ -136,6 +148,20 @@ class SpikeSlab(Prior):
         return mask
 
 
+def _probabilities(inclusion: Any, free: Flags) -> Any:
+    """One probability for all coefficients, or one for each of them; free ones are in whatever they have."""
+    if np.ndim(inclusion) == 0:
+        return float(inclusion)
+    count = int((~free).sum())
+    if len(inclusion) != count:
+        raise ValueError(
+            f"SpikeSlab has {len(inclusion)} inclusion probabilities for {count} columns; give one for each."
+        )
+    pi = np.full(len(free), 0.5)
+    pi[~free] = inclusion
+    return pi
+
+
 @dataclass(frozen=True, eq=False)
 class BoundSpikeSlab(PriorBase):
     """A spike-and-slab prior on given coefficients.
@@ -148,7 +174,7 @@ class BoundSpikeSlab(PriorBase):
     always: Flags
     flat: float | Array  # precision of the free coefficients, or of each of them
     scale_prior: ScalePrior
-    pi: float | None
+    pi: float | Array | None  # one for all, or one per coefficient
     a: float = 1.0
     b: float = 1.0
     rows: int | None = None
@@ -169,7 +195,7 @@ class BoundSpikeSlab(PriorBase):
         precision[self.free] = self.flat
         return precision
 
-    def state(self, scale: float, pi: float, gamma: Flags) -> PriorState:
+    def state(self, scale: float, pi: Any, gamma: Flags) -> PriorState:
         """The record of a chain; a coefficient that is out has a precision that holds it at zero."""
         precision = np.where(gamma, self.slab_precision(scale), _EXCLUDED)
         values = {"scale": scale, "size": float((gamma & ~self.free).sum())}
@@ -183,11 +209,15 @@ class BoundSpikeSlab(PriorBase):
         pi = self.a / (self.a + self.b) if self.pi is None else self.pi
         return self.state(scale, pi, np.ones(len(self.free), dtype=bool))
 
-    def inclusion_of(self, state: PriorState) -> float:
-        """The inclusion probability that a state carries."""
+    def inclusion_of(self, state: PriorState) -> Any:
+        """The inclusion probability that a state carries, or that of every coefficient."""
         return state.values["inclusion"] if self.pi is None else self.pi
 
-    def draw_inclusion(self, rng: np.random.Generator, gamma: Flags) -> float:
+    def log_odds(self, pi: Any) -> Array:
+        """Log odds of every coefficient being in."""
+        return np.broadcast_to(np.log(pi) - np.log1p(-pi), len(self.free)).copy()
+
+    def draw_inclusion(self, rng: np.random.Generator, gamma: Flags) -> Any:
         """The inclusion probability given which coefficients are in."""
         if self.pi is not None:
             return self.pi
@@ -236,7 +266,8 @@ class BoundSpikeSlab(PriorBase):
         more = np.ones(len(precision), dtype=bool)
         flat = np.concatenate((np.full(int(self.free.sum()), self.flat), precision))
         free, always = np.concatenate((self.free, more)), np.concatenate((self.always, more))
-        return replace(self, free=free, always=always, flat=flat)
+        pi = np.concatenate((self.pi, np.full(len(precision), 0.5))) if isinstance(self.pi, np.ndarray) else self.pi
+        return replace(self, free=free, always=always, flat=flat, pi=pi)
 
     def among(self, where: Any, precision: Array) -> BoundSpikeSlab:
         """The same on the coefficients ``where`` among others that are always in, normal with the given precisions."""
@@ -244,7 +275,11 @@ class BoundSpikeSlab(PriorBase):
         free[where], always[where] = self.free, self.always
         flat = precision.copy()
         flat[where[self.free]] = self.flat
-        return replace(self, free=free, always=always, flat=flat[free])
+        pi = self.pi
+        if isinstance(pi, np.ndarray):
+            pi = np.full(len(precision), 0.5)
+            pi[where] = self.pi
+        return replace(self, free=free, always=always, flat=flat[free], pi=pi)
 
     def slab(self) -> BoundRidge:
         """The normal prior that is left when every coefficient is in."""

@@ -48,7 +48,7 @@ def log_odds(G: Any, first: int, m: int, inside: bool, precision: float) -> floa
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scan_variables(
-    G: Any, m: int, gamma: Any, always: Any, precision: Any, log_prior_odds: float, order: Any, uniform: Any, out: Any
+    G: Any, m: int, gamma: Any, always: Any, precision: Any, log_prior_odds: Any, order: Any, uniform: Any, out: Any
 ) -> None:
     """One exact scan: every variable in or out given the others; ``out`` receives the probabilities used.
 
@@ -60,7 +60,7 @@ def scan_variables(
         if always[j]:
             out[j] = 1.0
             continue
-        odds = log_prior_odds + log_odds(G, j * m, m, gamma[j], precision[j])
+        odds = log_prior_odds[j] + log_odds(G, j * m, m, gamma[j], precision[j])
         probability = 1.0 / (1.0 + math.exp(-odds)) if odds > -700.0 else 0.0
         out[j] = probability
         new = uniform[t] < probability

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,14 +62,14 @@ class ActiveCoefficients(MoveBase):
             beta[index] = q.draw(random.at(Purpose.COEFFICIENTS))
             mean[index] = q.mean
         if many_columns(model) and random.iteration and random.iteration % (1 + len(beta) // 2000) == 0:
-            inclusion = _inclusions(columns, w, b, index, active, q, prior, scale, pi)
+            inclusion = _inclusions(columns, w, b, index, active, q, prior, scale, prior.log_odds(pi))
         (rows, loglik), state = model.predicted(beta), prior.state(scale, pi, gamma)
         return chain._replace(beta=beta, rows=rows, mean=mean, loglik=loglik, inclusion=inclusion, prior=state)
 
 
 def _inclusions(
     columns: Columns, w: Array, b: Array, index: Any, active: Array, q: Gaussian | None, prior: BoundSpikeSlab,
-    scale: float, pi: float,
+    scale: float, logit: Array,
 ) -> Array:  # fmt: skip
     """P(gamma_j = 1 | other indicators, latents) of every j, in one pass over the columns; q is None if none is in."""
     d = prior.slab_precision(scale)
@@ -84,7 +83,7 @@ def _inclusions(
         s[index] = 1.0 / q.var
         r[index] = q.mean * s[index]
     s = np.maximum(s, 0.5 * d)
-    odds = math.log(pi) - math.log1p(-pi) + 0.5 * np.log(d / s) + 0.5 * r * r / s
+    odds = logit + 0.5 * np.log(d / s) + 0.5 * r * r / s
     inclusion: Array = np.where(prior.always, 1.0, 1.0 / (1.0 + np.exp(-np.minimum(np.maximum(odds, -700.0), 700.0))))
     return inclusion
 
@@ -118,8 +117,7 @@ class PlainScan(MoveBase):
         M[:p, :p], M[:p, p], M[p, :p] = A, r, r
         gamma, inclusion = chain.gamma.copy(), np.ones(p)
         order = rng.permutation(np.flatnonzero(~prior.always))
-        logit = np.full(p, math.log(pi) - math.log1p(-pi))
-        changed = scan(M, d, logit, order, rng.random(len(order)), gamma, inclusion)
+        changed = scan(M, d, prior.log_odds(pi), order, rng.random(len(order)), gamma, inclusion)
         index = np.flatnonzero(gamma)
         beta, mean = np.zeros(p), np.zeros(p)
         if len(index):

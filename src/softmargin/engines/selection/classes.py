@@ -121,8 +121,7 @@ class VariableScan(MoveBase):
             sweep(G, at, 1.0)
         rng, inclusion = random.at(Purpose.COEFFICIENTS), np.ones(q)
         order, uniform = rng.permutation(q), rng.random(q)
-        odds = math.log(pi) - math.log1p(-pi)
-        scan_variables(G, m, gamma, prior.always, precision, odds, order, uniform, inclusion)
+        scan_variables(G, m, gamma, prior.always, precision, prior.log_odds(pi), order, uniform, inclusion)
         inside = np.repeat(gamma, m)
         theta = np.zeros(m * q)
         if inside.any():

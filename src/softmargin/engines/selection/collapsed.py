@@ -101,7 +101,7 @@ class CollapsedScan(MoveBase):
         p, scale, pi = model.size, chain.prior.values["scale"], prior.inclusion_of(chain.prior)
         drawn = draw_rows(model, chain.f, Purpose.LATENT, chain=random.chain, iteration=random.iteration)
         A, linear = model.blocks.gram(*drawn)
-        d, logit = prior.slab_precision(scale), np.full(p, math.log(pi) - math.log1p(-pi))
+        d, logit = prior.slab_precision(scale), prior.log_odds(pi)
         A.flat[:: p + 1] += d
         M = np.zeros((p + 1, p + 1))
         M[:p, :p], M[:p, p], M[p, :p] = A, linear, linear

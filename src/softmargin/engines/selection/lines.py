@@ -111,7 +111,7 @@ class LineMoves(MoveBase):
         reference, p, wide = lines.reference, model.size, many_columns(model)
         scale, pi = chain.prior.values["scale"], prior.inclusion_of(chain.prior)
         D = prior.slab_precision(scale)
-        logit = np.where(prior.always, math.inf, math.log(pi) - math.log1p(-pi))
+        logit = np.where(prior.always, math.inf, prior.log_odds(pi))
         beta, inclusion, u = chain.beta.copy(), chain.inclusion.copy(), columns.slope - columns.lowered(chain.f)
         tally = chain.own["tally"]
         counts = {name: getattr(tally, name).copy() for name in ("flips", "swaps", "births")}

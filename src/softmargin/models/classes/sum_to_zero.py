@@ -30,6 +30,7 @@ from softmargin.models.prior_choice import always_mask
 from softmargin.models.random_effects.terms import coded
 from softmargin.models.two_class import Recipe
 from softmargin.priors.ridge import Ridge
+from softmargin.priors.spike_slab import SpikeSlab
 from softmargin.priors.terms import Terms
 from softmargin.refusals import refused
 from softmargin.rows.in_memory import Blocks, one_blas_thread
@@ -181,7 +182,8 @@ def _composed(
     own = free.reshape(k, -1)[:, : base.shape[1] - known]
     if prior.point_masses:
         always = always_mask(prior.always_include, columns, recipe.names)
-        bound = prior.bind(own[0], len(data.response), always=always, classes=k)
+        chosen = prior.of_columns(columns) if isinstance(prior, SpikeSlab) else prior
+        bound = chosen.bind(own[0], len(data.response), always=always, classes=k)
     else:
         bound = checked(prior, _of_classes(prior)(own.ravel(), len(design.index), classes=k))
     if terms:
