@@ -81,7 +81,7 @@ def test_scan_leaves_the_matrix_swept_on_the_new_set():
     for a in range(m):
         sweep(G, a, 1.0)
     for _ in range(5):
-        scan_variables(G, m, gamma, always, precision, -1.0, rng.permutation(q), rng.random(q), out)
+        scan_variables(G, m, gamma, always, precision, np.full(q, -1.0), rng.permutation(q), rng.random(q), out)
     fresh = np.block([[A, r[:, None]], [r[None, :], np.zeros((1, 1))]])
     for j in np.flatnonzero(gamma):
         for a in range(m):
