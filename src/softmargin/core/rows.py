@@ -68,6 +68,9 @@ class Block(Protocol):
     def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
         """Mean and variance of every predictor."""
 
+    def spread(self, draws: Array) -> tuple[Array, Array]:
+        """Mean and variance of every linear predictor over draws of the coefficients, a row each."""
+
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients."""
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
-from softmargin.engines.sampling.moves.coefficients import draw_rows
-from softmargin.loo.link import cavity
-from softmargin.rows.in_memory import Blocks, Cell
+from softmargin.core.visits import Latents, One, drawn
+from softmargin.loo.link import taken_out
+from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Purpose
 
 __all__ = ["CavityAverage", "grouped_cavity", "scale_groups"]
 
 _GROUPS = 8  # values of the scale
 _DRAWS = 250  # draws used of each
-_ROWS = 128  # rows at a time: rows x draws stays in the cache
 
 
 def scale_groups(scale: Array) -> list[Any]:
@@ -36,28 +35,44 @@ def grouped_cavity(model: Model, draws: Array, scale: Array, part: Array) -> tup
     taken out as from a Gaussian fit with the group's moments, and the groups are mixed, as in the variational
     mixture over the scale.
     """
-    groups = scale_groups(scale)
-    lead = int(model.blocks.design.intercept)
+    groups, blocks = [draws[group] for group in scale_groups(scale)], model.blocks
+    found = blocks.fetch(blocks.keep(_mixed, (model.loss, groups), blocks.place(One(part)))[0])
+    return found.f, found.v, float(found.share.max())
 
-    def slab(lo: int, hi: int) -> tuple[Array, Array, Array]:
-        at, outs = slice(lo, hi), []
-        for group in groups:
-            f = model.blocks.design.matmat(np.ascontiguousarray(draws[group, lead:].T), lo, hi)
-            f += draws[group, :lead].sum(axis=1)
-            mean, variance = f.mean(axis=1), f.var(axis=1, ddof=1) if len(group) > 1 else np.zeros(hi - lo)
-            message = model.loss.gaussian(model.y[at], model.c[at], mean, variance)
-            f_out, v_out, _ = cavity(mean, variance, message.w, message.b, part[at])
-            outs.append((f_out, v_out, part[at] * message.w * variance))
-        f_out = np.mean([out[0] for out in outs], axis=0)
-        v_out = np.mean([out[1] + (out[0] - f_out) ** 2 for out in outs], axis=0)
-        return f_out, v_out, np.mean([out[2] for out in outs], axis=0)
 
-    def collect(cell: Cell) -> list[tuple[Array, Array, Array]]:
-        return [slab(lo, min(lo + _ROWS, cell.hi)) for lo in range(cell.lo, cell.hi, _ROWS)]
+class _Out(NamedTuple):
+    """Moments of the predictors without their own rows, and every row's k v; or sums of them over sweeps."""
 
-    slabs = [entry for cell in model.blocks.map(collect) for entry in cell]
-    f_out, v_out, share = (np.concatenate(column) for column in zip(*slabs, strict=True))
-    return f_out, v_out, float(share.max())
+    f: Array
+    v: Array
+    share: Array
+
+
+def _mixed(block: Any, small: tuple[Any, list[Array]], part: One) -> Any:
+    """Keep what a mixture of groups of draws says without the row."""
+    loss, groups = small
+    outs = []
+    for draws in groups:
+        mean, variance = block.spread(draws)
+        message = loss.gaussian(block.y, block.weight, mean, variance)
+        outs.append(_Out(*taken_out(mean, variance, message.w, message.b, part.f)))
+    f, share = _mean([out.f for out in outs]), _mean([out.share for out in outs])
+    return _Out(f, _mean([out.v + (out.f - f) ** 2 for out in outs]), share), ()
+
+
+def _mean(vectors: list[Array]) -> Array:
+    total = vectors[0]
+    for each in vectors[1:]:
+        total = total + each
+    return total / len(vectors)
+
+
+def _added(block: Any, small: tuple[Array, Any], message: Any, part: One, *before: _Out) -> Any:
+    """Keep the sums over sweeps with one more, whose coefficients have this mean and root, and these messages."""
+    f, v = block.matvec(small[0]), block.row_quad(small[1])
+    f_out, v_out, share = taken_out(f, v, message.w, message.b, part.f)
+    now = _Out(f_out, v_out + f_out**2, share)
+    return _Out(*(old + new for old, new in zip(before[0], now, strict=True))) if before else now, ()
 
 
 class CavityAverage:
@@ -69,9 +84,8 @@ class CavityAverage:
     """
 
     def __init__(self, model: Model, part: Array):
-        n = len(model.y)
-        self.model, self.part, self.count = model, part, 0
-        self.mean, self.square, self.kv = np.zeros(n), np.zeros(n), np.zeros(n)
+        self.model, self.part, self.count = model, model.blocks.place(One(part)), 0
+        self.sums: tuple[Any, ...] = ()  # handle of the sums over sweeps, once there are any
 
     def add(self, chain: Any, iteration: int, model: Model | None = None) -> None:
         """Draw fresh latents at the chain's present point and take every row out in turn.
@@ -88,16 +102,16 @@ class CavityAverage:
             design = model.blocks.design.take(np.flatnonzero(gamma[lead:]))
             model = replace(model, blocks=Blocks(design, model.y, model.c), free=model.free[gamma])
             precision = precision[gamma]
-        w, b = draw_rows(model, chain.f, Purpose.CAVITY, iteration=iteration)
-        q = model.gaussian(w, b, precision)
-        f, v = model.blocks.matvec(q.mean), model.blocks.row_quad(q.root)
-        f_out, v_out, _ = cavity(f, v, w, b, self.part)
+        latents = Latents(model.loss, model.streams, Purpose.CAVITY, 0, iteration)
+        message, _ = model.blocks.keep(drawn, latents, chain.rows)
+        q, _ = model.conditional(message, precision)
         self.count += 1
-        self.mean += f_out
-        self.square += v_out + f_out**2
-        self.kv += self.part * w * v
+        self.sums = (model.blocks.keep(_added, (q.mean, q.root), message, self.part, *self.sums)[0],)
 
     def moments(self) -> tuple[Array, Array, float]:
         """Mean and variance of every predictor without its row, and the largest average k v."""
-        mean = self.mean / self.count
-        return mean, np.maximum(self.square / self.count - mean**2, 0.0), float((self.kv / self.count).max())
+        if not self.sums:  # all models were empty
+            nothing = np.zeros(self.model.n)
+            return nothing, nothing, 0.0
+        mean, square, share = (each / self.count for each in self.model.blocks.fetch(self.sums[0]))
+        return mean, np.maximum(square - mean**2, 0.0), float(share.max())

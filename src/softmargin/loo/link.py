@@ -13,7 +13,7 @@ from softmargin.core.array import Array
 from softmargin.rows.compiled import njit
 from softmargin.rows.totals import runs, totals_of
 
-__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity"]
+__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity", "taken_out"]
 
 _KAPPA = math.pi / 8.0
 _LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
@@ -87,10 +87,15 @@ def decided(p: Array, score: Array) -> Array:
 
 def cavity(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, Array, float]:
     """Moments of the predictors with the part ``part`` of each row's own message taken out, and the largest k v."""
+    f_out, v_out, kv = taken_out(f, v, w, b, part)
+    return f_out, v_out, float(kv.max()) if len(kv) else 0.0
+
+
+def taken_out(f: Array, v: Array, w: Array, b: Array, part: Array) -> tuple[Array, Array, Array]:
+    """The same with every row's k v."""
     kv = part * w * v
-    largest = float(kv.max()) if len(kv) else 0.0
     v_out = v / (1.0 - np.minimum(kv, _LARGEST))
-    return f - part * (b - w * f) * v_out, v_out, largest
+    return f - part * (b - w * f) * v_out, v_out, kv
 
 
 def mixed_cavity(weights: Array, outs: Any) -> tuple[Array, Array, float]:

@@ -13,6 +13,7 @@ from softmargin.rows.summation import TreeSum, cell_sums
 
 __all__ = ["CELL", "Block", "Whole"]
 
+_SLAB = 128  # rows at a time where there are many draws: rows x draws stays in the cache
 CELL = 2048  # rows of a cell: fixed, because cells are the unit of randomness and of summation
 
 
@@ -109,6 +110,20 @@ class Block:
             parts = [both(mean, root, lo, hi) for lo, hi in self.cuts]
             f, v = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
         return f, v + self.excess(mean)
+
+    def spread(self, draws: Array) -> tuple[Array, Array]:
+        """Mean and variance of every linear predictor over draws of the coefficients, a row each."""
+        lead, few = int(self.design.intercept), len(draws) < 2
+        turned, first = np.ascontiguousarray(draws[:, lead:].T), draws[:, :lead].sum(axis=1)
+        mean, variance = np.empty(self.size), np.zeros(self.size)
+        for lo, end in ((at, hi) for start, hi in self.cuts for at in range(start, hi, _SLAB)):
+            f = self.design.matmat(turned, lo, min(lo + _SLAB, end))
+            f += first
+            at = slice(lo - self.lo, lo - self.lo + len(f))
+            mean[at] = f.mean(axis=1)
+            if not few:
+                variance[at] = f.var(axis=1, ddof=1)
+        return mean, variance
 
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients, from missing entries and ``residual``."""

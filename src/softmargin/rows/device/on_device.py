@@ -50,6 +50,11 @@ class DeviceBlock:
         """Mean and variance of every predictor."""
         return self.design.moments(mean, root)
 
+    def spread(self, draws: Array) -> tuple[Any, Any]:
+        """Mean and variance of every linear predictor over draws of the coefficients, a row each."""
+        mean = draws.mean(axis=0)
+        return self.design.moments(mean, (draws - mean).T / max(len(draws) - 1, 1) ** 0.5)
+
     def excess(self, mean: Array) -> Any:
         """Variance of every predictor at known coefficients."""
         return self.residual
