@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from class_problems import convex_scores
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import train_test_split
+from stages import in_stages
 
 from softmargin import BayesianSVC
 from softmargin.priors import Lasso, Ridge
@@ -78,7 +79,7 @@ def test_pseudo_probabilities_of_a_mode_are_the_normalised_pseudo_likelihood(win
     np.testing.assert_allclose(model.predict_proba(X_test), weight / weight.sum(axis=1, keepdims=True), rtol=1e-8)
 
 
-@pytest.mark.parametrize("inference", ["map", "gibbs"])
+@pytest.mark.parametrize("inference", in_stages(["map", "gibbs"]))
 def test_rows_left_out_against_refits(inference):
     """Log losses of refits without a row, under the link of the full fit, beside what the fit itself says."""
     X, y = load_iris(return_X_y=True)

@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
+from stages import in_stages
 
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.losses import Check, EpsilonInsensitive, Hinge, Logit, NoisyHinge, RowLoss, SquaredHinge
@@ -113,7 +114,7 @@ def test_what_is_for_the_hinge_says_so():
         BayesianSVC(inference="map", likelihood="logit", engine_options={"algorithm": "newton"}).fit(X, y)
 
 
-@pytest.mark.parametrize("likelihood", ["logit", "probit"])
+@pytest.mark.parametrize("likelihood", in_stages(["logit", "probit"]))
 def test_selection_by_enumeration(likelihood):
     """Inclusion probabilities of two columns against four marginal likelihoods by quadrature, |z| < 4."""
     rng = np.random.default_rng(3)

@@ -30,16 +30,23 @@ REASONS = {
     "check_decision_proba_consistency": "probabilities integrate the posterior variance of f, which differs between "
     "rows, so two rows with nearly equal f may have their probabilities in the other order",
 }
-ESTIMATORS = [BayesianSVC(inference=name) for name in ("map", "vb", "meanfield")] + [BayesianSVC(**SHORT)]
+ESTIMATORS = [BayesianSVC(inference=name) for name in ("vb", "map", "meanfield")] + [BayesianSVC(**SHORT)]
 
 
-@parametrize_with_checks(
-    ESTIMATORS,
-    expected_failed_checks=lambda estimator: REASONS if estimator.inference == "gibbs" else {},
-)
+@parametrize_with_checks(ESTIMATORS[:1])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*constant column.*:UserWarning")
 def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.soak
+@parametrize_with_checks(
+    ESTIMATORS[1:], expected_failed_checks=lambda estimator: REASONS if estimator.inference == "gibbs" else {}
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*constant column.*:UserWarning")
+def test_estimator_checks_of_other_engines(estimator, check):
     check(estimator)
 
 

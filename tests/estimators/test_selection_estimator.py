@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from stages import in_stages
 
 from softmargin import BayesianSVC
 from softmargin.priors import LaplaceZero, SpikeSlab
@@ -56,9 +57,7 @@ ENUMERATED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.soak if "learned" in case else ()) for case in ENUMERATED]
-)
+@pytest.mark.parametrize("case", in_stages(ENUMERATED))
 def test_inclusion_equals_enumeration(case, heart):
     """All 32 models of five columns of heart; the rows with weight 2 count twice in moments and likelihood."""
     prior, slab, scale, probability = ENUMERATED[case]
@@ -88,7 +87,7 @@ def test_a_weight_of_two_equals_a_repeated_row(kind):
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", CHAINS)
+@pytest.mark.parametrize("kind", in_stages(CHAINS))
 def test_a_weight_of_two_equals_a_repeated_row_in_distribution(kind):
     X, y = truth(60)
     weight = np.where(np.arange(60) % 3 == 0, 2, 1)
@@ -98,14 +97,14 @@ def test_a_weight_of_two_equals_a_repeated_row_in_distribution(kind):
     assert (np.abs(weighted.inclusion_ - repeated.inclusion_) <= 4.0 * error + 1e-6).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", in_stages(KINDS, 2))
 def test_a_weight_of_zero_leaves_the_row_out(kind):
     X, y = truth()
     weight = np.where(np.arange(100) % 4 == 0, 0.0, 1.0)
     same(make(kind).fit(X, y, sample_weight=weight), make(kind).fit(X[weight > 0], y[weight > 0]), 1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", in_stages(KINDS, 2))
 def test_class_weights_multiply_the_rows(kind):
     """At learning rate 1 the weight {0: 0.5, 1: 0.5} is a learning rate of one half."""
     X, y = truth()
@@ -128,7 +127,7 @@ def test_sparse_equals_dense(kind, container):
     same(*(make(kind, standardize=True, **SHORT).fit(columns, y) for columns in (container(X), X)), 1e-7)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", in_stages(KINDS, 2))
 def test_wide_sparse_equals_dense(kind):
     X, y = truth(30, 60)
     X[np.abs(X) < 0.7] = 0.0
@@ -148,7 +147,7 @@ def test_units_do_not_matter(kind):
     np.testing.assert_allclose(there.scale_, here.scale_, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", in_stages(KINDS, 2))
 def test_the_order_of_columns_does_not_matter(kind):
     X, y = truth()
     order = np.array([3, 1, 4, 0, 2])
@@ -190,7 +189,7 @@ def test_copies_of_a_column_share_the_inclusion():
     assert approximate.inclusion_[[0, 5]].sum() == pytest.approx(1.0, abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", in_stages(KINDS, 2))
 def test_wide_data(kind):
     rng = np.random.default_rng(1)
     y = np.arange(40) % 2
@@ -212,7 +211,7 @@ def test_one_column(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rate", ["auto", 1.0])
+@pytest.mark.parametrize("rate", in_stages(["auto", 1.0]))
 def test_four_rows(kind, rate):
     X, _ = truth()
     model = make(kind, learning_rate=rate).fit(X[:4], [0, 1, 0, 1])
@@ -221,7 +220,7 @@ def test_four_rows(kind, rate):
     assert np.isfinite(p).all() and np.isfinite(model.summary()["mean"]).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", in_stages(KINDS, 2))
 def test_separable_data(kind):
     X, _ = truth()
     y = (X[:, 0] > 0).astype(int)

@@ -178,8 +178,16 @@ def test_group_lasso_leaves_variables_out_as_a_whole(two_of_eight):
 # --- scikit-learn ---------------------------------------------------------------------------------------------
 
 
-@parametrize_with_checks([joint(Ridge(scale=1.0), "map", learning_rate=0.5), joint(learning_rate=0.5)])
+@parametrize_with_checks([joint(Ridge(scale=1.0), "map", learning_rate=0.5)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*constant column.*:UserWarning")
 def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.soak
+@parametrize_with_checks([joint(learning_rate=0.5)])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*constant column.*:UserWarning")
+def test_estimator_checks_of_the_variational_fit(estimator, check):
     check(estimator)

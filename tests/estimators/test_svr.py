@@ -41,13 +41,22 @@ ESTIMATORS = [
 BAND = "epsilon-insensitive"
 
 
-@parametrize_with_checks(
-    ESTIMATORS, expected_failed_checks=lambda estimator: REASONS if estimator.inference == "gibbs" else {}
-)
+@parametrize_with_checks(ESTIMATORS[:1])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*constant column.*:UserWarning")
 @pytest.mark.filterwarnings("ignore::softmargin.exceptions.ModelWarning")
 def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.soak
+@parametrize_with_checks(
+    ESTIMATORS[1:], expected_failed_checks=lambda estimator: REASONS if estimator.inference == "gibbs" else {}
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*constant column.*:UserWarning")
+@pytest.mark.filterwarnings("ignore::softmargin.exceptions.ModelWarning")
+def test_estimator_checks_of_other_engines(estimator, check):
     check(estimator)
 
 

@@ -209,6 +209,7 @@ def test_a_weight_of_two_leaves_out_one_of_two_rows():
         np.testing.assert_allclose(weighted, repeated, rtol=1e-4)
 
 
+@pytest.mark.soak
 def test_rows_left_out_of_the_other_loss_are_close_to_refits():
     """Epsilon-insensitive loss with everything learned: the error of 40 refits, within 2 %."""
     X, y = simulated("laplace", n=40)

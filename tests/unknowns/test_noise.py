@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from engine_problems import build, log_scale_density, normal_logpdf, rows_of
 from scipy import integrate, optimize
+from stages import in_stages
 
 from softmargin.core.loop import run
 from softmargin.engines.alternate import Alternate
@@ -293,7 +294,7 @@ def exact_means(weight, beta, l, t=None):
 
 
 @pytest.mark.parametrize("loss", each(LOSSES))
-@pytest.mark.parametrize("level", [None, 0.4])
+@pytest.mark.parametrize("level", in_stages([None, 0.4]))
 def test_gibbs_equals_quadrature(loss, level):
     """Slope and log level within 4 standard errors, with weights; the level learned or fixed."""
     model = problem(loss, c=np.linspace(0.5, 2.0, 9))

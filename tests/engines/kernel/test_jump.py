@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jump_problems import evidence, inclusion_series, log_prior, problem, rbf, sets, z_score
 from scipy.special import expit, ndtr
+from stages import in_stages
 
 from softmargin.engines.kernel.active_vectors import LengthScale
 from softmargin.engines.kernel.jump import fit_active
@@ -52,7 +53,7 @@ def compare(draws, new, truth):
     assert np.abs(z).max() < LIMIT, z
 
 
-@pytest.mark.parametrize(("k_max", "informed"), [(None, False), (2, True), (1, False)])
+@pytest.mark.parametrize(("k_max", "informed"), in_stages([(2, True), (None, False), (1, False)]))
 def test_probit_equals_enumeration(k_max, informed):
     _, y, K, new = problem(5, seed=1)
     prior = GPrior(0.3, 0.8, inclusion=(1.5, 2.5))
@@ -92,7 +93,7 @@ def test_eight_rows_with_at_most_three_active():
         assert abs(draws.intercept.ravel()[t] - mean[0]) < 5 * np.linalg.norm(root[0])
 
 
-@pytest.mark.parametrize("likelihood", list(LOSSES))
+@pytest.mark.parametrize("likelihood", in_stages(["hinge", "probit", "logit"]))
 def test_weights_and_losses_equal_enumeration(likelihood):
     """Whole weights for the probit, whose rows are copies; any for the others."""
     _, y, K, new = problem(4, seed=5)
@@ -103,6 +104,7 @@ def test_weights_and_losses_equal_enumeration(likelihood):
     np.testing.assert_allclose(draws.probability(new, rao_blackwell=True), truth[2][:2], atol=0.015)
 
 
+@pytest.mark.soak
 def test_length_scale_equals_a_grid():
     X, y, _, _ = problem(4, seed=6)
     prior, length = GPrior(0.1, 0.8), LengthScale(lambda l: rbf(X, X, l), 1.2)

@@ -11,6 +11,7 @@ from jump_problems import problem, z_score
 from scipy.linalg import solve_triangular
 from scipy.special import digamma
 from scipy.stats import chi2
+from stages import in_stages
 
 from softmargin.engines.kernel._jump_compiled import holmes_held, jumps
 from softmargin.engines.kernel.active_vectors import ActiveGibbs, KernelData, factor, jitter_of
@@ -128,7 +129,7 @@ def test_the_order_decides():
     assert composed(("s", "g", "beta", "gamma"), 12000, seed=7) > CONTROL
 
 
-@pytest.mark.parametrize("likelihood", ["probit", "logit"])
+@pytest.mark.parametrize("likelihood", in_stages(["probit", "logit"]))
 def test_ranks_of_prior_draws_are_uniform(likelihood):
     """Simulation-based calibration of intercept, g and one predictor: chi-squared of 5 bins below its 1e-4 quantile."""
     n, bins, repeats = 8, 5, 40

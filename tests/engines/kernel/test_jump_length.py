@@ -9,6 +9,7 @@ import pytest
 from jump_problems import evidence, log_prior, problem, rbf, sets, z_score
 from scipy.special import expit, ndtr
 from sklearn.gaussian_process.kernels import Matern
+from stages import in_stages
 
 from softmargin import BayesianKernelClassifier
 from softmargin.designs.kernel.kernels import mean_distance, resolve
@@ -41,7 +42,7 @@ def fitted(X, y, likelihood="probit", kernel="rbf", **options):
     ).fit(X, y)
 
 
-@pytest.mark.parametrize("likelihood", list(LOSSES))
+@pytest.mark.parametrize("likelihood", in_stages(LOSSES))
 def test_lengths_and_predictions_equal_quadrature(likelihood):
     """log length ~ N(log mean distance, 1); the posterior of 5 rows with at most 2 of them active."""
     (loss, link, rate), (X, y, _, _) = LOSSES[likelihood], problem(5, seed=6)

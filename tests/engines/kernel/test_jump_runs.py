@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from jump_problems import problem, rbf
+from stages import in_stages
 
 from softmargin.core.loop import Outcome, run
 from softmargin.engines.kernel.active_vectors import ActiveGibbs, KernelData, LengthScale, factor
@@ -14,7 +15,7 @@ from softmargin.rows.streams import Streams
 STREAMS = Streams((7, 8))
 
 
-@pytest.mark.parametrize("length", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("length", in_stages([1e3, 1.0, 1e-3]))
 def test_long_runs_on_singular_kernels(length):
     """Duplicated rows; a kernel that is the identity, and one that is nearly constant."""
     X, y, _, _ = problem(14, seed=1)

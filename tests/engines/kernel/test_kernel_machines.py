@@ -10,6 +10,7 @@ from scipy.special import expit, log_ndtr, ndtr, ndtri
 from scipy.stats import invgamma
 from scipy.stats import t as student
 from scipy.stats.qmc import Sobol
+from stages import in_stages
 
 from softmargin import BayesianKernelClassifier
 from softmargin.engines.kernel.full import Spectrum
@@ -35,7 +36,7 @@ def drawn(K, y, weight=None, **options):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "fixed"), [("probit", False), ("probit", True), ("logit", False), ("hinge", False)]
+    ("likelihood", "fixed"), in_stages([("probit", True), ("probit", False), ("logit", False), ("hinge", False)])
 )
 def test_all_rows_active_equals_quadrature(likelihood, fixed):
     """Equal weights, which have a path of their own, and others."""
@@ -99,7 +100,8 @@ def complete_likelihood(t, s):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "evaluate"), [("noisy-hinge", noisy_likelihood), ("complete-hinge", complete_likelihood)]
+    ("likelihood", "evaluate"),
+    in_stages([("noisy-hinge", noisy_likelihood), ("complete-hinge", complete_likelihood)]),
 )
 def test_machines_equal_quadrature(likelihood, evaluate):
     """Quasi Monte Carlo over intercept, t distributed coefficients and noise, z integrated out."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from missing_problems import COVARIATES, LEVEL, noisy_column, noisy_column_grid, one_column, one_column_grid, unseen
+from stages import in_stages
 
 from softmargin.engines.sampling.chains import Chains
 from softmargin.engines.sampling.gibbs import gibbs
@@ -57,7 +58,7 @@ def noise_and_entry_scores(model, sampler, sweeps):
     return [score(column, wanted) for column, wanted in zip(np.array(draws).T, exact, strict=True)]
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", in_stages(SAMPLERS))
 def test_noise_and_entries_equal_quadrature(name):
     scores = noise_and_entry_scores(noisy_column(), *SAMPLERS[name])
     assert np.abs(scores).max() < LIMIT, scores

@@ -109,7 +109,7 @@ def exact_moments(x, y, c, prior, intercept):
 
 CASES = [
     # prior, intercept, weighted, scale moves, sweeps of each of two chains, effective draws that they must give
-    ("fixed", True, False, False, 5_000, 3_000),
+    pytest.param("fixed", True, False, False, 5_000, 3_000, marks=pytest.mark.soak),
     ("half-Cauchy", False, True, True, 5_000, 3_000),
     *(
         pytest.param(*case, 20_000, marks=pytest.mark.soak)
@@ -240,7 +240,7 @@ def worst(scores):
 @pytest.mark.parametrize(
     ("prior", "moves", "sweeps"),
     [
-        ("inverse gamma", False, 8_000),
+        pytest.param("inverse gamma", False, 8_000, marks=pytest.mark.soak),
         ("half-Cauchy", True, 8_000),
         *(
             pytest.param(prior, moves, 25_000, marks=pytest.mark.soak)

@@ -21,6 +21,7 @@ from engine_problems import (
     simulated,
 )
 from scipy.special import exp1, expit, gammaln
+from stages import in_stages
 
 from softmargin.core.loop import Outcome, run
 from softmargin.core.loss import Loss, Message
@@ -246,7 +247,7 @@ def worst(scores):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("name", ["ridge, inverse gamma", "lasso, half-Cauchy"])
+@pytest.mark.parametrize("name", in_stages(["lasso, half-Cauchy", "ridge, inverse gamma"]))
 def test_tilted_joint_distribution(name, share):
     """Coefficients and log scale against importance-weighted prior draws."""
     scores = tilted_scores(PRIORS[name], int(10_000 * share))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from engine_problems import build, real_data
 from missing_problems import COVARIATES, one_column, one_column_grid, unseen, with_holes
+from stages import in_stages
 
 from softmargin.core.loop import run
 from softmargin.designs.dense import Dense
@@ -119,7 +120,9 @@ class Deaf(Missing):
 
 
 @pytest.mark.parametrize(
-    "broken", [Missing(TwoRowsShort(spread=0.5, mean_scale=2.0)), Deaf(COVARIATES)], ids=["covariates", "cells"]
+    "broken",
+    in_stages([Missing(TwoRowsShort(spread=0.5, mean_scale=2.0)), Deaf(COVARIATES)]),
+    ids=["covariates", "cells"],
 )
 def test_quadrature_sees_wrong_samplers(broken):
     model = one_column(Ridge(scale=0.9))
@@ -179,6 +182,7 @@ def joint_scores(sampler, sweeps):
     return scores + [score(draws[:, k] ** 2, wanted) for k, wanted in squares.items()]
 
 
+@pytest.mark.soak
 def test_joint_distribution():
     scores = joint_scores(gibbs(chains=1, scale_moves=False), 3500)
     assert np.abs(scores).max() < LIMIT, scores
@@ -192,6 +196,7 @@ class StalePredictors(Coefficients):
         return super().__call__(random, model, chain._replace(rows=model.placed(np.roll(chain.f, 1))))
 
 
+@pytest.mark.soak
 def test_joint_distribution_sees_stale_predictors():
     right = gibbs(chains=1, scale_moves=False)
     scores = joint_scores(replace(right, moves=(*right.moves[:-1], StalePredictors())), 2500)

@@ -62,6 +62,7 @@ def test_cavities_of_one_group_are_those_of_an_intercept():
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.soak
 def test_draws_of_one_group_are_those_of_an_intercept():
     def means(model):
         engine, model = gibbs(chains=1), unseen(model, COVARIATES)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from engine_problems import grid_expectation, hinge_loglik, log_scale_density, normal_logpdf
 from scipy.special import expit
+from stages import in_stages
 from test_gibbs import CONTROL, LIMIT, ess
 
 from softmargin.core.model import Model
@@ -41,7 +42,7 @@ def small_model(columns, codes, y, c, hyperprior, full=False):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("moves", "hyperprior"), [(True, HalfCauchy(0.8)), (False, InverseGamma(3.0, 2.0))])
+@pytest.mark.parametrize(("moves", "hyperprior"), in_stages([(True, HalfCauchy(0.8)), (False, InverseGamma(3.0, 2.0))]))
 def test_random_intercepts_against_quadrature(moves, hyperprior):
     """Given intercept and sd the groups are independent: one-dimensional integrals for each of three groups."""
     rng = np.random.default_rng(6)
@@ -166,7 +167,7 @@ def tilted_model(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "moves"), [("half-t", True), ("half-t", False), ("inverse Wishart", True)])
+@pytest.mark.parametrize(("name", "moves"), in_stages([("inverse Wishart", True), ("half-t", False), ("half-t", True)]))
 def test_tilted_joint_distribution(name, moves):
     worst = worst_score(tilted_model(name), gibbs(1, moves), COVARIANCES[name], 4000)
     assert abs(worst[1]) < LIMIT, worst

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from engine_problems import build, log_scale_density, normal_logpdf, rows_of
+from stages import in_stages
 
 from softmargin.core.loop import run
 from softmargin.engines.alternate import Alternate
@@ -208,7 +209,7 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", in_stages(SAMPLERS, 2))
 def test_epsilon_loss_equals_quadrature(name, monkeypatch):
     """Two correlated columns, four models, the level learned: indicators, probabilities and the level."""
     if name == "many columns":  # lines without the whole of X'KX, of which rows are kept that go with a noise level
@@ -242,7 +243,7 @@ def test_a_learned_band_equals_quadrature():
 # --- Hamiltonian chains ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", [Squared(), EpsilonInsensitive(0.25)], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", in_stages([EpsilonInsensitive(0.25), Squared()]), ids=lambda loss: type(loss).__name__)
 def test_hamiltonian_chains_equal_quadrature(loss):
     """Two slopes and the level: means, squares and the product, within 4 standard errors."""
     model = responses(12, 2, loss, prior=Ridge(scale=0.7), c=np.resize([1.0, 0.6, 1.5], 12))
@@ -374,7 +375,7 @@ JOINT = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", JOINT)
+@pytest.mark.parametrize("name", in_stages(JOINT))
 def test_joint_distribution(name):
     """Coefficients, indicators, scale, level and band: ten statistics, each within 4 standard errors of the prior."""
     prior, loss, sampler, sweeps = JOINT[name]
@@ -419,7 +420,9 @@ def test_joint_distribution_sees_a_stale_density():
     assert np.abs(scores).max() > 2.0 * LIMIT
 
 
-@pytest.mark.parametrize("prior", [Bridge(alpha=0.7, scale=0.3), Horseshoe(scale=0.5)], ids=["bridge", "horseshoe"])
+@pytest.mark.parametrize(
+    "prior", in_stages([Bridge(alpha=0.7, scale=0.3), Horseshoe(scale=0.5)]), ids=["bridge", "horseshoe"]
+)
 def test_hamiltonian_chains_with_local_precisions_agree_with_gibbs(prior):
     """Priors whose local variables are drawn: moments of slopes and level of both samplers, |z| < 4."""
     model = responses(25, 3, EpsilonInsensitive(0.25), prior=prior, intercept=True)

@@ -132,6 +132,7 @@ def test_an_intercept_against_quadrature():
         assert abs(distance(values, weight @ moments(theta)[name])) < 4.0, name
 
 
+@pytest.mark.soak
 def test_a_learned_scale_against_quadrature():
     X, label = simulated_classes(10, 1, 3, 7, signal=1.0)
     hyper = HalfT(1.0)

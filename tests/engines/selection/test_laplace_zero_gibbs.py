@@ -14,6 +14,7 @@ import pytest
 from engine_problems import build, hinge_loglik, log_integral, log_scale_density, normal_logpdf, simulated
 from scipy import integrate
 from scipy.special import betaln, expit
+from stages import in_stages
 
 from softmargin.core.loop import Outcome, run
 from softmargin.engines.selection.laplace_zero import laplace_zero, log_inclusion_odds
@@ -180,7 +181,7 @@ CASES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("prior", "columns", "intercept", "moves", "scans"), CASES)
+@pytest.mark.parametrize(("prior", "columns", "intercept", "moves", "scans"), in_stages(CASES, 2))
 def test_draws_equal_enumeration(prior, columns, intercept, moves, scans):
     """Inclusion by indicators and by conditional probabilities, and means by draws and conditional means."""
     X, y, c = small_problem(columns)
@@ -266,7 +267,7 @@ def tilted_worst(model, engine, X, c, prior, sweeps, warmup=200):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "moves"),
-    [("inverse gamma", True), ("half-Cauchy", True), ("learned inclusion", True), ("half-Cauchy", False)],
+    in_stages([("half-Cauchy", True), ("inverse gamma", True), ("learned inclusion", True), ("half-Cauchy", False)]),
 )
 def test_tilted_joint_distribution(prior, moves):
     X, c, model = tilted_problem(PRIORS[prior])

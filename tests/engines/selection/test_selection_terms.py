@@ -52,6 +52,7 @@ def chain(sweeps=4000):
     return batches.mean(axis=0), batches.std(axis=0, ddof=1) / math.sqrt(40)
 
 
+@pytest.mark.soak
 def test_posterior_is_that_of_weighted_prior_draws():
     (wanted, tolerance), (found, error) = exact(), chain()
     scores = (found - wanted) / np.hypot(error, tolerance)

@@ -69,6 +69,7 @@ def test_differences_of_a_quadratic():
     np.testing.assert_allclose(hessian, -A, atol=1e-8)
 
 
+@pytest.mark.soak
 def test_intervals_are_those_of_exact_draws():
     rng = np.random.default_rng(1)
     g, x = np.repeat(np.arange(60), 8), 2.0 * rng.standard_normal(480)

@@ -23,6 +23,7 @@ from engine_problems import (
     unseen_constant,
 )
 from numpy.polynomial.hermite_e import hermegauss
+from stages import in_stages
 
 from softmargin.core.loop import run
 from softmargin.engines.mode.newton import Newton
@@ -102,8 +103,8 @@ def hard_rows():
 
 
 @pytest.mark.parametrize("engine", [EM(accelerate=False), EM(), MeanField(accelerate=False), MeanField()])
-@pytest.mark.parametrize("prior", ["fixed", "inverse gamma"])
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("prior", in_stages(["inverse gamma", "fixed"]))
+@pytest.mark.parametrize("intercept", in_stages([True, False]))
 def test_thousands_of_iterations_on_hard_rows(engine, prior, intercept):
     """No overflow and no undefined value when rows sit on the margin for thousands of iterations."""
     X, y = hard_rows()

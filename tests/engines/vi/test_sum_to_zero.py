@@ -8,6 +8,7 @@ from class_problems import build_classes, class_objective, convex_classes, simul
 from engine_problems import build, grid_expectation, log_scale_density, simulated
 from scipy.special import exp1
 from sklearn.datasets import load_iris, load_wine
+from stages import in_stages
 
 from softmargin.core.loop import iterate, run
 from softmargin.engines.mode.duality_gap import certify
@@ -322,7 +323,7 @@ def small_problem():
     return (np.array([-1.2, 0.2, 1.0])[label] + rng.standard_normal(13))[:, None], label
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", in_stages(FAMILIES))
 def test_draws_equal_quadrature_at_a_fixed_scale(name):
     X, label = small_problem()
     exact = Quadrature(X, label, lambda b, s: LOG_PRIORS[name](b, 0.8))
@@ -339,10 +340,12 @@ def horseshoe_density(b, scale):
 
 @pytest.mark.parametrize(
     ("prior", "log_prior"),
-    [
-        (Bridge(0.7, scale=0.8), lambda b, s: -((np.abs(b) / 0.8) ** 0.7).sum(axis=-1)),
-        (Horseshoe(scale=0.8), lambda b, s: horseshoe_density(b, 0.8).sum(axis=-1)),
-    ],
+    in_stages(
+        [
+            (Bridge(0.7, scale=0.8), lambda b, s: -((np.abs(b) / 0.8) ** 0.7).sum(axis=-1)),
+            (Horseshoe(scale=0.8), lambda b, s: horseshoe_density(b, 0.8).sum(axis=-1)),
+        ]
+    ),
     ids=["bridge", "horseshoe"],
 )
 def test_draws_under_peaked_priors(prior, log_prior):
@@ -352,7 +355,7 @@ def test_draws_under_peaked_priors(prior, log_prior):
     assert np.abs(z_scores(sample[:, :4], [exact.mean(f) for f in STATISTICS[:4]])).max() < 4.0
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", in_stages(["group", "lasso", "ridge"]))
 def test_draws_equal_quadrature_with_a_learned_scale(name):
     """The scale counts p(k - 1) dimensions; with pk the same chain is many standard errors off."""
     X, label = small_problem()
@@ -368,6 +371,7 @@ def test_draws_equal_quadrature_with_a_learned_scale(name):
     assert np.abs(z_scores(sample, [wrong.mean(f) for f in STATISTICS])).max() > 8.0
 
 
+@pytest.mark.soak
 def test_draws_with_a_half_cauchy_scale():
     X, label = small_problem()
     exact = Quadrature(X, label, LOG_PRIORS["ridge"], lambda l: log_scale_density(HalfCauchy(1.0), l))
