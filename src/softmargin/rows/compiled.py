@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, UserWideCacheLocator
+from numba.core.types import unliteral
 
 from softmargin import __version__
 
@@ -39,7 +40,10 @@ def njit(
 
     def compiled(function: Callable[..., _Result]) -> Callable[..., _Result]:
         dispatcher: Any = decorate(function)
-        if cache and hasattr(dispatcher, "py_func"):  # with NUMBA_DISABLE_JIT it is the function itself
+        if not hasattr(dispatcher, "py_func"):  # with NUMBA_DISABLE_JIT it is the function itself
+            return dispatcher
+        _take_constants_as_numbers(dispatcher)
+        if cache:
             try:
                 dispatcher._cache = _Cache(function, key)
             except (OSError, RuntimeError) as error:
@@ -47,6 +51,16 @@ def njit(
         return dispatcher
 
     return compiled
+
+
+def _take_constants_as_numbers(dispatcher: Any) -> None:
+    """Compile a function once for whole numbers, not once more for every constant with which it is called."""
+    resolve = dispatcher.get_call_template
+
+    def template(arguments: Any, named: Any) -> Any:
+        return resolve(tuple(map(unliteral, arguments)), {name: unliteral(kind) for name, kind in named.items()})
+
+    dispatcher.get_call_template = template
 
 
 class _TemporaryFolder(UserWideCacheLocator):

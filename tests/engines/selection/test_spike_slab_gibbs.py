@@ -14,6 +14,7 @@ import pytest
 from engine_problems import build, simulated
 from scipy.optimize import minimize
 from scipy.special import betaln, expit, gammaln
+from stages import in_stages
 
 from softmargin.core.loop import Outcome, run
 from softmargin.engines.selection import lines
@@ -93,7 +94,7 @@ def test_line_grid(case):
         w = np.abs(w)  # all rows pull one way: the far side is the prior's alone
     a, q, h = rng.normal(), rng.uniform(0.05, 1.0), rng.uniform(0.5, 50.0)
     grid = np.empty((3, CELLS + 2))
-    low, width, log_mass = line_grid(u, w, a, q, h, grid)
+    low, width, log_mass = line_grid(u, w, a, q, h, np.empty(len(u) + 1, dtype=np.int32), grid)
     nodes = low + width * np.arange(CELLS + 1)
     exact = np.array([value(u, w, a, q, t) for t in nodes])
     np.testing.assert_allclose(grid[0, : CELLS + 1], exact, rtol=1e-11, atol=1e-9)
@@ -223,11 +224,10 @@ CASES = {
     "wide": (SpikeSlab(0.3, **FIXED), {"births": 4, "swaps": 2, "flips": 2}, (4, 4)),
     "wide, both learned": (SpikeSlab("learn", **LEARNED), {"births": 4, "swaps": 2, "flips": 2}, (4, 4)),
 }
+SHORT = ("both learned", "births", "plain")
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.soak if "wide" in case else ()) for case in CASES]
-)
+@pytest.mark.parametrize("case", in_stages(sorted(CASES, key=list(SHORT).__contains__, reverse=True), len(SHORT)))
 def test_inclusion_equals_enumeration(case):
     """Frequencies of the indicators and averages of the conditional probabilities against all 2^p models."""
     prior, options, (n, p) = CASES[case]
@@ -340,7 +340,7 @@ def worst(scores):
     return max(scores.items(), key=lambda entry: abs(entry[1]))
 
 
-@pytest.mark.parametrize("options", [{}, {"births": 2, "flips": 1, "scale_moves": False}, {"scan": "plain"}])
+@pytest.mark.parametrize("options", in_stages([{}, {"births": 2, "flips": 1, "scale_moves": False}, {"scan": "plain"}]))
 def test_tilted_joint_distribution(options):
     """Without companions: labels drawn given the chain alone are not those of a chain and its companions together."""
     X, c, model = tilted_problem()
@@ -364,7 +364,7 @@ class WrongScale(BoundSpikeSlab):
         return super().draw_scale(rng, scale, beta, np.ones_like(gamma))
 
 
-@pytest.mark.parametrize("part", [WrongInclusion, WrongScale])
+@pytest.mark.parametrize("part", in_stages([WrongInclusion, WrongScale]))
 def test_tilted_joint_distribution_sees_broken_priors(part):
     X, c, model = tilted_problem()
     prior = part(**{field.name: getattr(model.prior, field.name) for field in fields(model.prior)})
@@ -376,8 +376,8 @@ def test_tilted_joint_distribution_sees_a_missing_occam_factor(monkeypatch):
     """Flips whose odds are off by half a nat."""
     right = lines.flips
 
-    def wrong(rng, Z, K, full, diagonal, D, logit, *rest):
-        return right(rng, Z, K, full, diagonal, D, logit + 0.5, *rest)
+    def wrong(rng, blas, rule, *rest):
+        return right(rng, blas, rule._replace(logit=rule.logit + 0.5), *rest)
 
     monkeypatch.setattr(lines, "flips", wrong)
     X, c, model = tilted_problem()

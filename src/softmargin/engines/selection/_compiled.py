@@ -9,38 +9,99 @@ the reference precision implies; v depends on the model and j only, so a move al
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from softmargin.engines.selection._line_compiled import approximation, combine, draw_on_line, line_grid, value
+from softmargin.core.array import Array
+from softmargin.engines.products import matvec
+from softmargin.engines.selection._line_compiled import (
+    CELLS,
+    approximation,
+    begin_line,
+    combine,
+    draw_on_line,
+    line_grid,
+    value,
+    weighted_product,
+)
 from softmargin.rows.compiled import njit
 
-__all__ = ["add", "cross_row", "direction_in", "direction_out", "flips", "prior_terms", "remove"]
+__all__ = [
+    "Informed",
+    "Room",
+    "Rule",
+    "add",
+    "cross_row",
+    "direction_in",
+    "direction_out",
+    "flips",
+    "prior_terms",
+    "remove",
+    "room_for",
+]
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _BATCH = 4  # lines made at a time: more are cheaper each, and more are lost when the model changes
 
 
+class Rule(NamedTuple):
+    """What the moves of a sweep have in common: columns, the reference precision, and the prior."""
+
+    Z: Array
+    K: Array
+    full: Array
+    diagonal: Array
+    D: Array
+    logit: Array  # prior log odds, infinite for coefficients that are always in
+
+
+class Room(NamedTuple):
+    """Arrays to work in, made outside compiled code."""
+
+    W: Array  # (lines, rows of the data)
+    V: Array  # (lines, active coefficients)
+    H: Array
+    rows: Array  # (vectors, rows of the data)
+    columns: Array  # (vectors, columns of the data)
+    grid: Array
+    kinks: Any
+
+
+class Informed(NamedTuple):
+    """More of them, for moves that score their candidates."""
+
+    inverse: Array
+    explained: Array
+    even: Array
+
+
+def room_for(n: int, p: int) -> Room:
+    """Room for n rows and p columns."""
+    return Room(
+        np.empty((_BATCH, n)), np.empty((_BATCH, p)), np.empty(_BATCH), np.empty((2, n)), np.empty((6, p)),
+        np.empty((3, CELLS + 2)), np.empty(n + 1, dtype=np.int32),
+    )  # fmt: skip
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def cross_row(Z: Any, K: Any, full: Any, j: int, out: Any) -> None:
+def cross_row(gemv: int, Z: Any, K: Any, full: Any, j: int, weighted: Any, out: Any) -> None:
     """Row j of ``X'KX``: copied where the whole is known, one pass over the columns otherwise."""
     if full.shape[0]:
-        out[:] = full[j]
-    else:
-        np.dot(Z, K * Z[j], out)
+        for l in range(len(out)):
+            out[l] = full[j, l]
+        return
+    for i in range(len(K)):
+        weighted[i] = K[i] * Z[j, i]
+    matvec(gemv, Z, 0, len(K), len(Z), len(K), weighted, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cross_column(Z: Any, K: Any, full: Any, index: Any, m: int, j: int, g: Any) -> None:
     """Entries of column j of ``X'KX`` in the active rows."""
-    if full.shape[0]:
-        for k in range(m):
-            g[k] = full[index[k], j]
-        return
-    weighted = K * Z[j]
     for k in range(m):
-        g[k] = np.dot(Z[index[k]], weighted)
+        l = index[k]
+        g[k] = full[l, j] if full.shape[0] else weighted_product(K, Z, j, l)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -85,7 +146,8 @@ def add(index: Any, place: Any, m: int, R: Any, cross: Any, row: Any, j: int, v:
             R[k, l] += v[k] * v[l] / h
         R[k, m] = R[m, k] = v[k] / h
     R[m, m] = 1.0 / h
-    cross[m] = row
+    for l in range(len(row)):
+        cross[m, l] = row[l]
     index[m], place[j] = j, m
 
 
@@ -105,81 +167,60 @@ def remove(index: Any, place: Any, m: int, R: Any, cross: Any, a: int) -> None:
             R[a, k] = R[last, k]
         for k in range(m):
             R[k, a] = R[k, last]
-        cross[a] = cross[last]
+        for l in range(cross.shape[1]):
+            cross[a, l] = cross[last, l]
         index[a] = index[last]
         place[index[a]] = a
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _lines(
-    Z: Any, K: Any, full: Any, diagonal: Any, D: Any, picks: Any, index: Any, place: Any, m: int, R: Any, g: Any,
-    V: Any, W: Any, H: Any,
+    Z: Any, K: Any, full: Any, diagonal: Any, D: Any, picks: Any, first: int, count: int, index: Any, place: Any,
+    m: int, R: Any, g: Any, V: Any, W: Any, H: Any,
 ) -> None:  # fmt: skip
     """Directions, their predictors and curvatures for several coefficients in the same model."""
-    for q in range(len(picks)):
-        j = picks[q]
+    for q in range(count):
+        j = picks[first + q]
         a = place[j]
         if a >= 0:
             H[q] = direction_in(R, m, a, V[q])
-            W[q] = 0.0
         else:
             _cross_column(Z, K, full, index, m, j, g)
             H[q] = diagonal[j] + D[j] + direction_out(R, m, g, V[q])
-            W[q] = Z[j]
-    combine(Z, index, V, len(picks), m, W)
+        begin_line(Z, j, a, W[q])
+    combine(Z, index, V, count, m, W)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def flips(
-    rng: Any,
-    Z: Any,
-    K: Any,
-    full: Any,
-    diagonal: Any,
-    D: Any,
-    logit: Any,
-    picks: Any,
-    beta: Any,
-    u: Any,
-    index: Any,
-    place: Any,
-    m: int,
-    R: Any,
-    cross: Any,
-    inclusion: Any,
-    counts: Any,
-) -> tuple[int, int]:
+    rng: Any, blas: Any, rule: Any, block: Any, m: int, picks: Any, beta: Any, u: Any, inclusion: Any, counts: Any,
+    room: Any,
+) -> tuple[int, int]:  # fmt: skip
     """Visit the coefficients ``picks`` in turn: draw (in or out, value) along the line of each.
 
     Returns the number of active coefficients and how many picks were visited: fewer than all if the packed arrays
-    are full. ``logit`` is the prior log odds, infinite for coefficients that are always in. ``counts`` adds up
-    visits, accepted moves, changes of the model.
+    are full. ``counts`` adds up visits, accepted moves, changes of the model; ``room`` is to work in.
     """
-    n = len(u)
-    W, u0, V, H = np.empty((_BATCH, n)), np.empty(n), np.empty((_BATCH, len(index))), np.empty(_BATCH)
-    g, row = np.empty(len(index)), np.empty(len(beta))
-    grid = np.empty((3, 66))
+    n, (Z, K, full, diagonal, D, logit), (index, place, R, cross) = len(u), rule, block
+    W, V, H, grid, kinks = room.W, room.V, room.H, room.grid, room.kinks
+    u0, weighted, g, row = room.rows[0], room.rows[1], room.columns[0], room.columns[1]
     ready = stop = 0  # lines of the picks ready..stop are at hand; they hold until the model changes
     for visit in range(len(picks)):
         if m == len(index) and m < len(beta):
             return m, visit
         if visit >= stop:
             ready, stop = visit, min(visit + _BATCH, len(picks))
-            _lines(Z, K, full, diagonal, D, picks[ready:stop], index, place, m, R, g, V, W, H)
+            _lines(Z, K, full, diagonal, D, picks, ready, stop - ready, index, place, m, R, g, V, W, H)
         v, w, h = V[visit - ready], W[visit - ready], H[visit - ready]
         j = picks[visit]
         a = place[j]
         inside = a >= 0
-        b = 0.0
-        if inside:
-            b = beta[j]
-            for i in range(n):
-                u0[i] = u[i] + b * w[i]
-        else:
-            u0[:] = u
+        b = beta[j] if inside else 0.0
+        for i in range(n):
+            u0[i] = u[i] + b * w[i]
         linear, quadratic = prior_terms(beta, D, index, m, v, b, a)
         quadratic += D[j]
-        low, width, log_mass = line_grid(u0, w, linear, quadratic, h, grid)
+        low, width, log_mass = line_grid(u0, w, linear, quadratic, h, kinks, grid)
         log_odds = math.inf
         if logit[j] < math.inf:
             log_odds = logit[j] + 0.5 * (math.log(D[j]) - _LOG_2PI) + log_mass - value(u0, w, linear, quadratic, 0.0)
@@ -208,7 +249,7 @@ def flips(
         for i in range(n):
             u[i] = u0[i] - t * w[i]
         if enters and not inside:
-            cross_row(Z, K, full, j, row)
+            cross_row(blas.gemv, Z, K, full, j, weighted, row)
             add(index, place, m, R, cross, row, j, v, h)
             m += 1
             stop = 0

@@ -9,76 +9,101 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from softmargin.engines.selection._compiled import add, cross_row, direction_in, direction_out, prior_terms, remove
-from softmargin.engines.selection._line_compiled import approximation, combine, draw_on_line, line_grid, value
+from softmargin.engines.products import matmat, matvec
+from softmargin.engines.selection._compiled import add, cross_row, direction_in, direction_out, remove
+from softmargin.engines.selection._line_compiled import (
+    approximation,
+    begin_line,
+    combine,
+    draw_on_line,
+    line_grid,
+    loss_at,
+    value,
+)
 from softmargin.rows.compiled import njit
 
 __all__ = ["births", "swaps"]
 
-_LOG_2PI = math.log(2.0 * math.pi)
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _line_out(Z: Any, R: Any, index: Any, m: int, j: int, g: Any, V: Any, W: Any) -> float:
-    """Line of a coefficient that is out, in the only row of V and W."""
-    total = direction_out(R, m, g, V[0])
-    W[0] = Z[j]
-    combine(Z, index, V, 1, m, W)
-    return total
+def _leave(rule: Any, block: Any, m: int, a: int, beta: Any, u: Any, room: Any, alpha: Any) -> tuple[float, float]:
+    """What is left without the active coefficient in place a: ``alpha``, and the rows in the first of the room.
+
+    The log weight of its value is returned, and the curvature of its line, the first of the room.
+    """
+    Z, D, v, w, u0 = rule.Z, rule.D, room.V[0], room.W[0], room.rows[0]
+    j = block.index[a]
+    b, h = beta[j], direction_in(block.R, m, a, v)
+    begin_line(Z, j, a, w)
+    combine(Z, block.index, room.V, 1, m, room.W)
+    linear, quadratic = 0.0, 0.0
+    for k in range(m):
+        l = block.index[k]
+        alpha[k] = beta[l] - b * v[k] if k != a else 0.0
+        linear += D[l] * alpha[k] * v[k]
+        quadratic += D[l] * v[k] * v[k]  # v is one in place a: the prior of beta_j itself
+    for i in range(len(u)):
+        u0[i] = u[i] + b * w[i]
+    low, width, log_mass = line_grid(u0, w, linear, quadratic, h, room.kinks, room.grid)
+    error = value(u0, w, linear, quadratic, b) - approximation(room.grid, low, width, b)
+    return rule.logit[j] + 0.5 * math.log(D[j]) + log_mass + error, h
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _line_in(Z: Any, R: Any, index: Any, m: int, a: int, V: Any, W: Any) -> float:
-    """Line of the active coefficient in place a, in the only row of V and W."""
-    h = direction_in(R, m, a, V[0])
-    W[0] = 0.0
-    combine(Z, index, V, 1, m, W)
-    return h
+def _enter(
+    rng: Any, rule: Any, block: Any, inverse: Any, m: int, l: int, u: Any, room: Any, alpha: Any
+) -> tuple[float, float, float]:
+    """A value for a coefficient that is out, with its log weight and the curvature of its line, the first of the room.
+
+    ``inverse`` is that of the active block, the active coefficients are ``alpha`` and the rows ``u`` at zero.
+    """
+    Z, D, v, w, g = rule.Z, rule.D, room.V[0], room.W[0], room.columns[0]
+    for k in range(m):
+        g[k] = block.cross[k, l]
+    h = rule.diagonal[l] + D[l] + direction_out(inverse, m, g, v)
+    begin_line(Z, l, -1, w)
+    combine(Z, block.index, room.V, 1, m, room.W)
+    linear, quadratic = 0.0, D[l]
+    for k in range(m):
+        d = D[block.index[k]] * v[k]
+        linear += d * alpha[k]
+        quadratic += d * v[k]
+    low, width, log_mass = line_grid(u, w, linear, quadratic, h, room.kinks, room.grid)
+    t = draw_on_line(rng, room.grid, low, width)
+    error = value(u, w, linear, quadratic, t) - approximation(room.grid, low, width, t)
+    return t, rule.logit[l] + 0.5 * math.log(D[l]) + log_mass + error, h
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _scores(
-    Z: Any,
-    u0: Any,
-    D: Any,
-    diagonal: Any,
-    logit: Any,
-    alpha: Any,
-    index: Any,
-    place: Any,
-    m: int,
-    skip: int,
-    packed: Any,
-    cross: Any,
-    temper: float,
-    score: Any,
+    blas: Any, rule: Any, block: Any, u0: Any, alpha: Any, m: int, skip: int, temper: float, room: Any, informed: Any
 ) -> None:
     """Approximate log odds of entering, for every coefficient that is out; -inf for the active ones.
 
-    ``skip`` is the place of a coefficient that counts as out (-1: none); its row and column of ``packed``, the
-    inverse of the active block, are zero.
+    ``skip`` is the place of a coefficient that counts as out (-1: none); its row and column of the inverse of the
+    active block are zero.
     """
-    inside = np.empty(len(u0))
-    for i in range(len(u0)):
+    D, cross, index, place = rule.D, block.cross, block.index, block.place
+    inside, score, active, pull = room.rows[1], room.columns[2], room.columns[4], room.columns[5]
+    inverse, explained, n, p = informed.inverse, informed.explained, len(u0), len(D)
+    for i in range(n):
         inside[i] = 1.0 if u0[i] > 0.0 else 0.0
-    G = np.dot(Z, inside)
-    active = np.empty(m)
+    matvec(blas.gemv, rule.Z, 0, n, p, n, inside, score)
     for k in range(m):
-        active[k] = G[index[k]] - D[index[k]] * alpha[k]
-    pull = np.dot(packed, active)
-    explained = np.dot(packed, cross[:m])
-    for l in range(len(score)):
-        if place[l] >= 0 and place[l] != skip:
-            score[l] = -math.inf
-            continue
-        q, h = G[l], diagonal[l] + D[l]
+        active[k] = score[index[k]] - D[index[k]] * alpha[k]
+    if m:
+        matvec(blas.gemv, inverse, 0, len(inverse), m, m, active, pull)
+        matmat(blas.gemm, m, m, p, inverse, 0, len(inverse), cross, 0, p, explained, 0, p)
+    for l in range(p):
+        q, h = score[l], rule.diagonal[l] + D[l]
         for k in range(m):
             q -= cross[k, l] * pull[k]
             h -= cross[k, l] * explained[k, l]
         h = max(h, 0.5 * D[l])
-        score[l] = temper * (logit[l] + 0.5 * math.log(D[l] / h) + 0.5 * q * q / h)
+        odds = temper * (rule.logit[l] + 0.5 * math.log(D[l] / h) + 0.5 * q * q / h)
+        score[l] = odds if place[l] < 0 or place[l] == skip else -math.inf
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -111,17 +136,12 @@ def _draw_without(rng: Any, score: Any, left_out: int, log_total: float) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _without(R: Any, m: int, a: int, packed: Any) -> None:
-    """The inverse of the active block, contiguous; with a >= 0 that of the block without place a, zero there."""
+def _without(R: Any, m: int, a: int, inverse: Any) -> None:
+    """The inverse of the active block; with a >= 0 that of the block without place a, zero there."""
     for k in range(m):
+        ratio = R[k, a] / R[a, a] if a >= 0 else 0.0
         for l in range(m):
-            packed[k, l] = R[k, l]
-    if a >= 0:
-        for k in range(m):
-            for l in range(m):
-                packed[k, l] -= R[k, a] * R[l, a] / R[a, a]
-        for k in range(m):
-            packed[k, a] = packed[a, k] = 0.0
+            inverse[k, l] = R[k, l] - ratio * R[a, l] if k != a and l != a else 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -143,139 +163,70 @@ def _pick_active(rng: Any, index: Any, m: int, logit: Any, weight: Any) -> tuple
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def swaps(
-    rng: Any,
-    Z: Any,
-    K: Any,
-    full: Any,
-    diagonal: Any,
-    D: Any,
-    logit: Any,
-    times: int,
-    weight: Any,
-    temper: float,
-    beta: Any,
-    u: Any,
-    index: Any,
-    place: Any,
-    m: int,
-    R: Any,
-    cross: Any,
-    counts: Any,
-) -> None:
+    rng: Any, blas: Any, rule: Any, block: Any, m: int, times: int, weight: Any, temper: float, beta: Any, u: Any,
+    counts: Any, room: Any, informed: Any,
+) -> None:  # fmt: skip
     """Exchange an active coefficient for one that is out, chosen by its score where the first has left."""
-    n, p = len(u), len(beta)
-    W, V, W_new, V_new = np.empty((1, n)), np.empty((1, len(index))), np.empty((1, n)), np.empty((1, len(index)))
-    w, v, w_new, v_new = W[0], V[0], W_new[0], V_new[0]
-    u0, g = np.empty(n), np.empty(len(index))
-    row, score, alpha = np.empty(p), np.empty(p), np.empty(len(index))
-    packed, grid = np.empty((m, m)), np.empty((3, 66))
+    logit, index, u0 = rule.logit, block.index, room.rows[0]
+    w, v, row, score, alpha = room.W[0], room.V[0], room.columns[1], room.columns[2], room.columns[3]
     for _ in range(times):
         a, total = _pick_active(rng, index, m, logit, weight)
         if a < 0:
             return
         counts[0] += 1
         j = index[a]
-        b = beta[j]
-        h = _line_in(Z, R, index, m, a, V, W)
-        for k in range(m):
-            alpha[k] = beta[index[k]] - b * v[k]
-        alpha[a] = 0.0
-        for i in range(n):
-            u0[i] = u[i] + b * w[i]
-        _without(R, m, a, packed)
-        _scores(Z, u0, D, diagonal, logit, alpha, index, place, m, a, packed, cross, temper, score)
+        old, _ = _leave(rule, block, m, a, beta, u, room, alpha)
+        _without(block.R, m, a, informed.inverse)
+        _scores(blas, rule, block, u0, alpha, m, a, temper, room, informed)
         forward = _log_sum_without(score, j)
         if forward == -math.inf:
             continue
         l = _draw_without(rng, score, j, forward)
-        linear, quadratic = prior_terms(beta, D, index, m, v, b, a)
-        quadratic += D[j]
-        low, width, log_mass = line_grid(u0, w, linear, quadratic, h, grid)
-        error = value(u0, w, linear, quadratic, b) - approximation(grid, low, width, b)
-        old = logit[j] + 0.5 * math.log(D[j]) + log_mass + error - score[j]
-        for k in range(m):
-            g[k] = cross[k, l]
-        h_new = diagonal[l] + D[l] + _line_out(Z, packed, index, m, l, g, V_new, W_new)
-        linear, quadratic = 0.0, D[l]
-        for k in range(m):
-            linear += D[index[k]] * alpha[k] * v_new[k]
-            quadratic += D[index[k]] * v_new[k] * v_new[k]
-        low, width, log_mass = line_grid(u0, w_new, linear, quadratic, h_new, grid)
-        t = draw_on_line(rng, grid, low, width)
-        error = value(u0, w_new, linear, quadratic, t) - approximation(grid, low, width, t)
-        new = logit[l] + 0.5 * math.log(D[l]) + log_mass + error - score[l]
-        ratio = new - old + forward - _log_sum_without(score, l)
+        t, new, h = _enter(rng, rule, block, informed.inverse, m, l, u0, room, alpha)
+        ratio = new - score[l] - old + score[j] + forward - _log_sum_without(score, l)
         ratio += math.log(weight[l] / (total - weight[j] + weight[l])) - math.log(weight[j] / total)
         if math.log(1.0 - rng.random()) >= ratio:
             continue
         counts[1] += 1
         for k in range(m):
-            beta[index[k]] = alpha[k] + t * v_new[k]
+            beta[index[k]] = alpha[k] + t * v[k]
         beta[j], beta[l] = 0.0, t
-        for i in range(n):
-            u[i] = u0[i] - t * w_new[i]
-        remove(index, place, m, R, cross, a)
-        v_new[a] = v_new[m - 1]
-        cross_row(Z, K, full, l, row)
-        add(index, place, m - 1, R, cross, row, l, v_new, h_new)
+        for i in range(len(u)):
+            u[i] = u0[i] - t * w[i]
+        remove(index, block.place, m, block.R, block.cross, a)
+        v[a] = v[m - 1]
+        cross_row(blas.gemv, rule.Z, rule.K, rule.full, l, room.rows[1], row)
+        add(index, block.place, m - 1, block.R, block.cross, row, l, v, h)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def births(
-    rng: Any,
-    Z: Any,
-    K: Any,
-    full: Any,
-    diagonal: Any,
-    D: Any,
-    logit: Any,
-    times: int,
-    weight: Any,
-    temper: float,
-    beta: Any,
-    u: Any,
-    index: Any,
-    place: Any,
-    m: int,
-    R: Any,
-    cross: Any,
-    counts: Any,
-) -> tuple[int, int]:
+    rng: Any, blas: Any, rule: Any, block: Any, m: int, times: int, weight: Any, temper: float, beta: Any, u: Any,
+    counts: Any, room: Any, informed: Any,
+) -> tuple[int, int]:  # fmt: skip
     """Enter a coefficient chosen by its score, or let one chosen at random leave; a fair coin decides which.
 
     Returns the number of active coefficients and the tries made: fewer than ``times`` if the arrays are full.
     """
-    n, p = len(u), len(beta)
-    W, V, u0, g = np.empty((1, n)), np.empty((1, len(index))), np.empty(n), np.empty(len(index))
-    w, v = W[0], V[0]
-    row, score, alpha = np.empty(p), np.empty(p), np.empty(len(index))
-    grid, even = np.empty((3, 66)), np.ones(p)
+    logit, index, u0 = rule.logit, block.index, room.rows[0]
+    w, v, row, score, alpha = room.W[0], room.V[0], room.columns[1], room.columns[2], room.columns[3]
     for done in range(times):
-        if m == len(index) and m < p:
+        if m == len(index) and m < len(beta):
             return m, done
         counts[0] += 1
         enters = rng.random() < 0.5
         log_uniform = math.log(1.0 - rng.random())
         if enters:
-            packed = np.empty((m, m))
-            _without(R, m, -1, packed)
             for k in range(m):
                 alpha[k] = beta[index[k]]
-            _scores(Z, u, D, diagonal, logit, alpha, index, place, m, -1, packed, cross, temper, score)
+            _without(block.R, m, -1, informed.inverse)
+            _scores(blas, rule, block, u, alpha, m, -1, temper, room, informed)
             total = _log_sum_without(score, -1)
             if total == -math.inf:
                 continue
             j = _draw_without(rng, score, -1, total)
-            for k in range(m):
-                g[k] = cross[k, j]
-            h = diagonal[j] + D[j] + _line_out(Z, R, index, m, j, g, V, W)
-            linear, quadratic = prior_terms(beta, D, index, m, v, 0.0, -1)
-            quadratic += D[j]
-            low, width, log_mass = line_grid(u, w, linear, quadratic, h, grid)
-            t = draw_on_line(rng, grid, low, width)
-            ratio = value(u, w, linear, quadratic, t) - approximation(grid, low, width, t)
-            ratio += logit[j] + 0.5 * (math.log(D[j]) - _LOG_2PI) + log_mass - value(u, w, linear, quadratic, 0.0)
-            ratio -= score[j] - total
+            t, ratio, h = _enter(rng, rule, block, informed.inverse, m, j, u, room, alpha)
+            ratio += loss_at(u, w, 0.0) - _HALF_LOG_2PI - score[j] + total
             leaving = 1  # how many could leave from the larger model
             for k in range(m):
                 leaving += logit[index[k]] < math.inf
@@ -284,41 +235,30 @@ def births(
             for k in range(m):
                 beta[index[k]] += t * v[k]
             beta[j] = t
-            for i in range(n):
+            for i in range(len(u)):
                 u[i] -= t * w[i]
-            cross_row(Z, K, full, j, row)
-            add(index, place, m, R, cross, row, j, v, h)
+            cross_row(blas.gemv, rule.Z, rule.K, rule.full, j, room.rows[1], row)
+            add(index, block.place, m, block.R, block.cross, row, j, v, h)
             m += 1
         else:
-            a, count = _pick_active(rng, index, m, logit, even)
+            a, count = _pick_active(rng, index, m, logit, informed.even)
             if a < 0:
                 continue
             j = index[a]
-            b = beta[j]
-            h = _line_in(Z, R, index, m, a, V, W)
-            for k in range(m):
-                alpha[k] = beta[index[k]] - b * v[k]
-            alpha[a] = 0.0
-            for i in range(n):
-                u0[i] = u[i] + b * w[i]
-            linear, quadratic = prior_terms(beta, D, index, m, v, b, a)
-            quadratic += D[j]
-            low, width, log_mass = line_grid(u0, w, linear, quadratic, h, grid)
-            ratio = value(u0, w, linear, quadratic, b) - approximation(grid, low, width, b)
-            ratio += logit[j] + 0.5 * (math.log(D[j]) - _LOG_2PI) + log_mass - value(u0, w, linear, quadratic, 0.0)
-            ratio = math.log(count) - ratio
+            ratio, _ = _leave(rule, block, m, a, beta, u, room, alpha)
+            ratio = math.log(count) - ratio - loss_at(u0, w, 0.0) + _HALF_LOG_2PI
             if log_uniform >= ratio:  # the way back has probability at most one: no pass over the columns needed
                 continue
-            packed = np.empty((m, m))
-            _without(R, m, a, packed)
-            _scores(Z, u0, D, diagonal, logit, alpha, index, place, m, a, packed, cross, temper, score)
+            _without(block.R, m, a, informed.inverse)
+            _scores(blas, rule, block, u0, alpha, m, a, temper, room, informed)
             if log_uniform >= ratio + score[j] - _log_sum_without(score, -1):
                 continue
             for k in range(m):
                 beta[index[k]] = alpha[k]
             beta[j] = 0.0
-            u[:] = u0
-            remove(index, place, m, R, cross, a)
+            for i in range(len(u)):
+                u[i] = u0[i]
+            remove(index, block.place, m, block.R, block.cross, a)
             m -= 1
         counts[1] += 1
     return m, times

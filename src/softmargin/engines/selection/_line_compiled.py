@@ -13,11 +13,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from softmargin.rows.compiled import njit
 
-__all__ = ["CELLS", "approximation", "combine", "draw_on_line", "line_grid", "loss_at", "value"]
+__all__ = [
+    "CELLS",
+    "approximation",
+    "begin_line",
+    "combine",
+    "draw_on_line",
+    "line_grid",
+    "loss_at",
+    "value",
+    "weighted_product",
+]
 
 CELLS = 64
 _DROP, _DEEP, _AIM = 8.0, 60.0, 18.0  # how far f must, may and should fall from the mode to the ends of the grid
@@ -53,22 +61,34 @@ def combine(Z: Any, index: Any, V: Any, count: int, m: int, W: Any) -> None:
     n = W.shape[1]
     for low in range(0, n, _STRETCH):
         high = min(low + _STRETCH, n)
-        k = 0
-        while k + 4 <= m:
-            a, b = Z[index[k], low:high], Z[index[k + 1], low:high]
-            c, d = Z[index[k + 2], low:high], Z[index[k + 3], low:high]
+        for k in range(0, m - 3, 4):
+            a, b, c, d = index[k], index[k + 1], index[k + 2], index[k + 3]
             for q in range(count):
-                va, vb, vc, vd, w = V[q, k], V[q, k + 1], V[q, k + 2], V[q, k + 3], W[q, low:high]
-                for i in range(high - low):
-                    w[i] += va * a[i] + vb * b[i] + vc * c[i] + vd * d[i]
-            k += 4
-        while k < m:
-            a = Z[index[k], low:high]
+                va, vb, vc, vd = V[q, k], V[q, k + 1], V[q, k + 2], V[q, k + 3]
+                for i in range(low, high):
+                    W[q, i] += va * Z[a, i] + vb * Z[b, i] + vc * Z[c, i] + vd * Z[d, i]
+        for k in range(m - m % 4, m):
+            a = index[k]
             for q in range(count):
-                va, w = V[q, k], W[q, low:high]
-                for i in range(high - low):
-                    w[i] += va * a[i]
-            k += 1
+                va = V[q, k]
+                for i in range(low, high):
+                    W[q, i] += va * Z[a, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def begin_line(Z: Any, j: int, place: int, w: Any) -> None:
+    """What column j itself adds to its line: nothing where it is active, and so among those that are combined."""
+    for i in range(len(w)):
+        w[i] = Z[j, i] if place < 0 else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def weighted_product(K: Any, Z: Any, j: int, l: int) -> float:
+    """``sum_i K_i Z_ji Z_li``."""
+    total = 0.0
+    for i in range(len(K)):
+        total += K[i] * Z[j, i] * Z[l, i]
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -137,11 +157,12 @@ def _reach(u: Any, w: Any, a: float, q: float, t: float, top: float, length: flo
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def line_grid(u: Any, w: Any, a: float, q: float, h: float, grid: Any) -> tuple[float, float, float]:
+def line_grid(u: Any, w: Any, a: float, q: float, h: float, kinks: Any, grid: Any) -> tuple[float, float, float]:
     """Fill ``grid`` with the interpolation of f; return its start, its cell width and log of its integral.
 
     Row 0 of the (3, CELLS + 2) array holds f at the nodes, row 1 the correction of every cell for the concavity
-    that the chord misses, row 2 the masses: left tail, cells, right tail, relative to the largest node.
+    that the chord misses, row 2 the masses: left tail, cells, right tail, relative to the largest node. ``kinks`` is
+    room for one number more than there are rows.
     """
     t, sd = _mode(u, w, a, q, h)
     top = value(u, w, a, q, t)
@@ -150,11 +171,11 @@ def line_grid(u: Any, w: Any, a: float, q: float, h: float, grid: Any) -> tuple[
     width = (high - low) / CELLS
     node, bend, mass = grid[0], grid[1], grid[2]
     # a row whose kink lies in cell k adds |w| (t - kink) to the loss beyond it: two sums per cell give all nodes
-    node[:], bend[:] = 0.0, 0.0
+    for k in range(CELLS + 1):
+        node[k], bend[k] = 0.0, 0.0
     start, slope = loss_at(u, w, low), _pull(u, w, low)
-    found = np.empty(len(u) + 1, dtype=np.int32)
-    for r in range(_kinks(u, w, low, high, found)):
-        i = found[r]
+    for r in range(_kinks(u, w, low, high, kinks)):
+        i = kinks[r]
         at_low = u[i] - low * w[i]
         k = min(max(int(at_low / (width * w[i])), 0), CELLS - 1)
         node[k] += abs(w[i])
@@ -206,8 +227,10 @@ def approximation(grid: Any, low: float, width: float, t: float) -> float:
 def draw_on_line(rng: Any, grid: Any, low: float, width: float) -> float:
     """A draw from exp of the interpolation."""
     node, mass = grid[0], grid[2]
-    left = rng.random() * np.sum(mass)
-    k = 0
+    total, k = 0.0, 0
+    for cell in range(CELLS + 2):
+        total += mass[cell]
+    left = rng.random() * total
     while k < CELLS + 1 and left >= mass[k]:
         left -= mass[k]
         k += 1

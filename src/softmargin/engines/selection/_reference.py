@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array, Flags
-from softmargin.engines.selection._compiled import cross_row
 from softmargin.engines.selection.columns import Columns, energies
 from softmargin.solvers.gaussian import Gaussian
 
@@ -83,9 +82,7 @@ def with_rows(columns: Columns, reference: Reference, index: Any) -> Reference:
     new = [j for j in index.tolist() if j not in kept]
     if not new and kept is reference.kept:
         return reference
-    rows = {j: np.empty(p) for j in new}
-    for j, row in rows.items():
-        cross_row(columns.Z, reference.K, reference.full, j, row)
+    rows = {j: columns.Z @ (reference.K * columns.Z[j]) for j in new}
     return reference._replace(kept={**kept, **rows})
 
 

@@ -12,7 +12,8 @@ from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
 from softmargin.core.visits import predictors
-from softmargin.engines.selection._compiled import flips
+from softmargin.engines.products import addresses
+from softmargin.engines.selection._compiled import Informed, Rule, flips, room_for
 from softmargin.engines.selection._informed_compiled import births, swaps
 from softmargin.engines.selection._reference import (
     Reference,
@@ -121,29 +122,23 @@ class LineMoves(MoveBase):
         cumulative = np.cumsum(reference.weight)
         picks = np.searchsorted(cumulative, rng.random(n_flips) * cumulative[-1], side="right")
         picks = np.minimum(picks, p - 1)
-        rule = (columns.Z, reference.K, reference.full, reference.diagonal, D, logit)
+        rule = Rule(columns.Z, reference.K, reference.full, reference.diagonal, D, logit)
         packed, reference = pack(columns, reference, chain.gamma, D)
-        m = int(chain.gamma.sum())
+        m, blas, room = int(chain.gamma.sum()), addresses(), room_for(len(u), p)
         while len(picks):
-            m, done = flips(
-                rng, *rule, picks, beta, u, packed.index, packed.place, m, packed.R, packed.cross, inclusion,
-                counts["flips"],
-            )  # fmt: skip
+            m, done = flips(rng, blas, rule, packed, m, picks, beta, u, inclusion, counts["flips"], room)
             picks = picks[done:]
             if len(picks):
                 packed, reference = pack(columns, reference, packed.place >= 0, D)
+        guide = reference.weight, self.temper
         while n_births:
-            m, done = births(
-                rng, *rule, n_births, reference.weight, self.temper, beta, u, packed.index, packed.place, m, packed.R,
-                packed.cross, counts["births"],
-            )  # fmt: skip
+            more = Informed(np.empty_like(packed.R), np.empty_like(packed.cross), np.ones(p))
+            m, done = births(rng, blas, rule, packed, m, n_births, *guide, beta, u, counts["births"], room, more)
             n_births -= done
             if n_births:
                 packed, reference = pack(columns, reference, packed.place >= 0, D)
-        swaps(
-            rng, *rule, n_swaps, reference.weight, self.temper, beta, u, packed.index, packed.place, m, packed.R,
-            packed.cross, counts["swaps"],
-        )  # fmt: skip
+        more = Informed(np.empty_like(packed.R), np.empty_like(packed.cross), np.ones(p))
+        swaps(rng, blas, rule, packed, m, n_swaps, *guide, beta, u, counts["swaps"], room, more)
         rows, gamma = model.blocks.keep(predictors, beta)[0], packed.place >= 0
         chain = chain._replace(beta=beta, rows=rows, mean=beta, gamma=gamma, inclusion=inclusion)
         return chain.keeping(tally=tally._replace(**counts), lines=lines._replace(reference=reference))
