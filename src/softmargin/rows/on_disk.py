@@ -6,6 +6,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from softmargin.core.array import Array, elementwise
 from softmargin.rows.block import CELL, Block
 from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.in_memory import Blocks, Cell
+from softmargin.rows.stored.later import Later
 from softmargin.rows.stored.read_ahead import read_ahead
 from softmargin.rows.stored.vectors import Collector, Kept, Vector, vector_of
 from softmargin.rows.summation import TreeSum
@@ -29,7 +31,7 @@ class _Run(NamedTuple):
 
     lo: int
     hi: int
-    design: Any
+    design: Later
 
 
 class _Visited(NamedTuple):
@@ -152,17 +154,19 @@ class InFiles(ByVisits):
         """Variance of every predictor at known coefficients: none, since no entries are missing."""
         return self.residual
 
-    def _runs(self) -> Iterator[_Run]:
+    def _runs(self, ahead: Callable[[], bool]) -> Iterator[_Run]:
+        """The blocks, read where ``ahead`` says that they will be wanted, and otherwise when they are."""
         self.design.check()
         n = self.shape[0]
         for lo in range(0, n, self._step):
             hi = min(lo + self._step, n)
-            yield _Run(lo, hi, self.design.run(lo, hi))
+            read = partial(self.design.run, lo, hi)
+            yield _Run(lo, hi, Later(read, read() if ahead() else None))
 
     def _visited(self, visit: Any, small: Any, kept: tuple[Any, ...]) -> Iterator[_Visited]:
-        """What a visit says of every block, in order."""
+        """What a visit says of every block, in order; the columns are read for visits that look at them."""
         rules: Any = np.geterr()
-        empty = not len(self.y)
+        seen: list[Later] = []  # the first block's columns tell whether the others' will be wanted
 
         def call(run: _Run) -> _Visited:
             parts = [each.of(run.lo, run.hi) for each in kept]
@@ -172,13 +176,18 @@ class InFiles(ByVisits):
                 for part, vector in zip(record, each.fields, strict=True)
                 if part is not None
             }
-            y = np.zeros(0) if empty else self._y.read(run.lo, run.hi)
-            weight = self._weight.read(run.lo, run.hi)
+            y, weight = (vector.read(run.lo, run.hi) for vector in (self._y, self._weight))
             block = Block(run.design, y, weight, 0.0, run.lo // CELL, 0, run.hi - run.lo)
             with np.errstate(**rules):
-                return _Visited(run.lo, visit(block, small, *parts), known, parts)
+                found = _Visited(run.lo, visit(block, small, *parts), known, parts)
+            if not seen:
+                seen.append(run.design)
+            return found
 
-        runs = self._runs() if self.shape[0] <= self._step else read_ahead(self._runs())
+        def wanted() -> bool:
+            return bool(seen) and seen[0].used
+
+        runs = read_ahead(self._runs(wanted)) if self.shape[0] > 2 * self._step else self._runs(wanted)
         if self._pool is None:
             yield from map(call, runs)
             return

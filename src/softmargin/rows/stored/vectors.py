@@ -38,7 +38,7 @@ class AtHome:
         self.x[lo : lo + len(part)] = part
 
     def read(self, lo: int, hi: int) -> Array:
-        """The entries lo..hi, next to each other as double numbers."""
+        """The entries lo..hi, next to each other as double numbers; none of an empty vector."""
         return np.ascontiguousarray(self.x[lo:hi], dtype=np.float64)
 
     def whole(self) -> Array:
