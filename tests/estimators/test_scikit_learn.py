@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from softmargin import BayesianSVC
+from softmargin import BayesianKernelClassifier, BayesianSVC
 from softmargin.priors import Ridge
 
 SHORT = {"inference": "gibbs", "draws": 20, "warmup": 20, "chains": 2, "random_state": 0}
@@ -159,3 +160,40 @@ def test_callbacks_see_every_iteration_and_may_stop(data):
     assert seen[0] == "setup" and seen[-1] == "teardown"
     assert seen.count(("end", "iteration")) == 3
     assert ("end", "fit") in seen
+
+
+def test_attributes_of_pairs_are_arrays_with_the_pairs_first():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    run = {"draws": 20, "warmup": 20, "chains": 2, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs, two = (BayesianSVC("spike-slab", "gibbs", **run).fit(X, labels) for labels in (y, y > 0))
+        kernel = BayesianKernelClassifier().fit(X, y)
+    for name in ("scale_", "learning_rate_", "tilt_", "inclusion_", "inclusion_error_", "chain_inclusion_", "offset_"):
+        one, many = np.asarray(getattr(two, name)), getattr(pairs, name)
+        assert isinstance(many, np.ndarray) and many.shape == (3, *one.shape) and many.dtype == one.dtype, name
+    for name in ("scale_", "learning_rate_", "tilt_", "length_scale_", "standardize_"):
+        assert isinstance(getattr(kernel, name), np.ndarray) and getattr(kernel, name).shape == (3,), name
+    for name in ("posterior_", "trace_"):
+        assert isinstance(getattr(pairs, name), list) and len(getattr(pairs, name)) == 3, name
+
+
+def test_groups_are_routed_to_fits_and_scores():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(120, 1)), rng.integers(0, 12, 120)
+    y = X[:, 0] + rng.normal(0.0, 3.0, 12)[groups] + rng.logistic(size=120) > 0.0
+    folds = KFold(3, shuffle=True, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = BayesianSVC(likelihood="logit").set_fit_request(groups=True, sample_weight=False)
+        model.set_score_request(groups=True, sample_weight=False)
+        routed = cross_val_score(model, X, y, params={"groups": groups}, cv=folds)
+    by_hand = []
+    for train, test in folds.split(X):
+        fitted = BayesianSVC(likelihood="logit").fit(X[train], y[train], groups=groups[train])
+        by_hand.append(fitted.score(X[test], y[test], groups=groups[test]))
+    np.testing.assert_array_equal(routed, by_hand)
+    frame = pd.DataFrame({"x": X[:, 0], "g": groups})
+    column = cross_val_score(BayesianSVC(likelihood="logit", random_effects=["g"]), frame, y, cv=folds)
+    np.testing.assert_array_equal(column, by_hand)

@@ -12,7 +12,7 @@ from softmargin.core.array import Array
 from softmargin.core.validation import check_choice
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
-from softmargin.models.classes.pairwise import Pairwise
+from softmargin.models.classes.pairwise import Pairwise, by_model
 from softmargin.models.fitted import spread_of
 from softmargin.models.two_class import Binary
 from softmargin.rows.in_memory import one_blas_thread
@@ -49,10 +49,12 @@ class Classifying:
         means = [fit.posterior.user_mean() for fit in fits]
         self.coef_ = np.concatenate([np.atleast_2d(coef) for coef, _ in means])
         self.intercept_ = np.concatenate([np.atleast_1d(intercept) for _, intercept in means])
-        self.learning_rate_ = per_model([model.learning_rate for model in models])
-        self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
+        self.learning_rate_ = by_model(self._fitted, [model.learning_rate for model in models])
+        self.tilt_ = by_model(
+            self._fitted, [model.chosen is not None and model.chosen.candidate.tilt for model in models]
+        )
         self.choices_ = choices_table(models, self.classes_)
-        self.scale_ = per_model([fit.scale for fit in fits])
+        self.scale_ = by_model(self._fitted, [fit.scale for fit in fits])
         noise = models[0].loss.latent_variance if self._reader.terms else np.nan
         self._publish_terms(models, per_model, noise)
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
@@ -62,10 +64,10 @@ class Classifying:
             self.gap_ = max(fit.gap for fit in fits if fit.gap is not None)
         chosen = [model.inclusion() for model in models]
         if chosen[0] is not None:
-            self.chain_inclusion_ = per_model([each.chains for each in chosen if each is not None])
-            self.inclusion_ = per_model([each.chains.mean(axis=0) for each in chosen if each is not None])
-            self.inclusion_error_ = per_model([each.error for each in chosen if each is not None])
-            self.indicator_gap_ = per_model([each.gap.mean(axis=0) for each in chosen if each is not None])
+            self.chain_inclusion_ = by_model(self._fitted, [each.chains for each in chosen if each is not None])
+            self.inclusion_ = by_model(self._fitted, [each.chains.mean(axis=0) for each in chosen if each is not None])
+            self.inclusion_error_ = by_model(self._fitted, [each.error for each in chosen if each is not None])
+            self.indicator_gap_ = by_model(self._fitted, [each.gap.mean(axis=0) for each in chosen if each is not None])
         warn_of_fits(fits, self.inference, self.tol)
 
     def _checked(self, X: Any, groups: Any = None) -> Any:

@@ -27,7 +27,7 @@ from softmargin.estimators.assess.export import Exported
 from softmargin.estimators.parameters.parts import Composed
 from softmargin.inference.notices import notice_of_fits, warn_of_fits
 from softmargin.inference.trials import choices_table
-from softmargin.models.classes.pairwise import Pairwise
+from softmargin.models.classes.pairwise import Pairwise, by_model
 from softmargin.models.fitted import spread_of
 from softmargin.models.kernel.search import kernel_prior
 from softmargin.models.pointwise import of_labels
@@ -195,15 +195,17 @@ class ClassMachine(KernelMachine):
             return values if isinstance(self._fitted, Pairwise) else values[0]
 
         self.posterior_ = per_model([fit.posterior for fit in fits])
-        self.length_scale_ = per_model([model.length for model in models])
+        self.length_scale_ = by_model(self._fitted, [model.length for model in models])
         if models[0].lengths is not None:
-            self.length_scale_draws_ = per_model([model.lengths for model in models])
-        self.standardize_ = per_model([model.rescaled for model in models])
-        self.learning_rate_ = per_model([model.learning_rate for model in models])
-        self.tilt_ = per_model([model.chosen is not None and model.chosen.candidate.tilt for model in models])
+            self.length_scale_draws_ = by_model(self._fitted, [model.lengths for model in models])
+        self.standardize_ = by_model(self._fitted, [model.rescaled for model in models])
+        self.learning_rate_ = by_model(self._fitted, [model.learning_rate for model in models])
+        self.tilt_ = by_model(
+            self._fitted, [model.chosen is not None and model.chosen.candidate.tilt for model in models]
+        )
         self.choices_ = choices_table(models, self.classes_)
         if self.likelihood not in WITHOUT_SCALE:
-            self.scale_ = per_model([fit.scale for fit in fits])
+            self.scale_ = by_model(self._fitted, [fit.scale for fit in fits])
         self.loo_ = self._fitted.loo
         self.trace_ = per_model([np.array(fit.outcome.trace) for fit in fits])
         self.n_iter_ = max(fit.outcome.n_iter for fit in fits)

@@ -139,6 +139,10 @@ class BayesianSVC(Classifying, Selection, ClassifierMixin, LinearMachine):
         Class labels.
     posterior_ : Posterior
         The posterior itself.
+
+        With a model for every pair of many classes, numbers and arrays below have the pairs as their first dimension,
+        in the order of the rows of ``coef_``; what has a length of its own is a list with one for each pair:
+        ``posterior_``, ``trace_``, ``random_effects_`` and ``variance_components_``.
     scale_ : float
         Prior scale: the fixed value, that of the variational fit ("map"), or exp of the mean of its logarithm.
     learning_rate_ : float
@@ -150,8 +154,7 @@ class BayesianSVC(Classifying, Selection, ClassifierMixin, LinearMachine):
     offset_ : float
         Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
     random_effects_ : dict of DataFrame
-        For every grouping factor the effects of its groups, in the units of the data, with their intervals (a list
-        with one for each pair of many classes).
+        For every grouping factor the effects of its groups, in the units of the data, with their intervals.
     variance_components_ : DataFrame
         Standard deviations and correlations of these effects, with intervals and the intraclass correlation.
     imputed_ : DataFrame

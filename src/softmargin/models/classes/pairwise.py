@@ -23,7 +23,7 @@ from softmargin.rows.threads import on_threads
 from softmargin.rows.totals import totals
 from softmargin.survival.watch import present, watched
 
-__all__ = ["Pairwise", "Scores", "couple", "fit_pairwise", "paired", "until"]
+__all__ = ["Pairwise", "Scores", "by_model", "couple", "fit_pairwise", "paired", "until"]
 
 _CLIP = 1e-6  # pair probabilities closer to 0 or 1 than this say nothing reliable
 _ROWS = 4096  # rows coupled at once
@@ -118,6 +118,11 @@ class Pairwise:
         }
         frame = pd.concat(tables, names=["pair"]).swaplevel()
         return frame.loc[[*(["Intercept"] if "Intercept" in frame.index else []), *names]]
+
+
+def by_model(model: Any, values: list[Any]) -> Any:
+    """The value of the one model there is; of pairs an array with the pairs first, in the order of their models."""
+    return np.array(values) if isinstance(model, Pairwise) else values[0]
 
 
 def fit_pairwise(
