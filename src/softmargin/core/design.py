@@ -5,10 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+
 from softmargin.core.array import Array
 from softmargin.core.capabilities import Part, optional
 
 __all__ = ["Design"]
+
+_CACHED = 65536  # numbers that stay in the cache
 
 
 class Design(Part, ABC):
@@ -18,6 +22,8 @@ class Design(Part, ABC):
     """
 
     whole: bool = False  # whether it makes its sums over rows itself, in one piece and one order
+    algebra: Any = None  # the factors of its Gram matrices, where these are not in memory
+    rounding: float = 1e-11  # relative, of a bound over the rows: no smaller fall is a fall
     law: Any = None  # of rows completed at missing entries: the mean and precision of the covariates
 
     @property
@@ -58,6 +64,23 @@ class Design(Part, ABC):
     def values(self, lo: int = 0, hi: int | None = None) -> Array:
         """The rows lo..hi as they are stored, before they are shifted and scaled."""
         raise NotImplementedError
+
+    def column_ends(self, share: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array, Array]:
+        """Largest and smallest stored value of every column, and the sum of values times the share of their rows."""
+        X = self.values(lo, hi)
+        return X.max(axis=0).astype(float), X.min(axis=0).astype(float), X.T @ share
+
+    def column_squares(self, share: Array, unit: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Sum over rows of their share times the squared distances of stored values, in units, from the means."""
+        X, total = self.values(lo, hi), np.zeros(len(unit))
+        step = max(1, _CACHED // max(len(unit), 1))
+        for start in range(0, len(X), step):
+            at = slice(start, start + step)
+            off = X[at] / unit
+            off -= mean
+            off *= off
+            total += share[at] @ off
+        return total
 
     @optional
     def outer(self) -> Array:

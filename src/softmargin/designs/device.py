@@ -11,11 +11,13 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.designs.dense import Dense
+from softmargin.rows.device.algebra import DeviceAlgebra
 from softmargin.rows.device.libraries import Library
 
 __all__ = ["DeviceDense"]
 
 _LINE = 8  # columns of the copy are a multiple: rows then begin where matrix routines read fastest
+_ROUNDED = 1e-8  # relative rounding of bounds from products in single precision
 _SCRATCH = 1 << 30  # bytes of a slab's products: large enough that one routine fills the device
 _PANEL = 256  # columns of a panel of a symmetric or triangular product, of which half of the panels is zero or known
 
@@ -35,7 +37,10 @@ class DeviceDense(Design):
 
     @classmethod
     def standardized(cls, library: Library, X: Any, columns: Any) -> DeviceDense:
-        """The columns that a record of shifts and scales makes of an array on the device."""
+        """The columns that a record of shifts and scales makes of an array on the device; as they are, the array."""
+        plain = not columns.intercept and len(columns.keep) == X.shape[1]
+        if plain and not columns.shift.any() and (columns.scale == 1.0).all():
+            return cls(library, library.xp.ascontiguousarray(X), X.shape[1], False)
         xp, lead, n = library.xp, int(columns.intercept), X.shape[0]
         size = lead + len(columns.keep)
         width = -(-(size + 1) // _LINE) * _LINE  # at least one column of zeros, where products have room for a mean
@@ -49,6 +54,14 @@ class DeviceDense(Design):
             rows = X[lo : lo + step] if keep is None else X[lo : lo + step][:, keep]
             Z[lo : lo + step, lead:size] = (rows - shift) * scale
         return cls(library, Z, size, bool(lead))
+
+    @property
+    def algebra(self) -> Any:
+        return DeviceAlgebra(self.library)
+
+    @property
+    def rounding(self) -> float:  # type: ignore[override]
+        return Design.rounding if self.Z.dtype == np.float64 else _ROUNDED
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -67,7 +80,7 @@ class DeviceDense(Design):
 
     def _sent(self, beta: Array) -> Any:
         """Coefficients on the device, with zeros behind them."""
-        out = np.zeros((self._width, *np.shape(beta)[1:]), dtype=self.Z.dtype)
+        out = np.zeros(self._width, dtype=self.Z.dtype)
         out[: self.size] = beta
         return self.library.take(out)
 
@@ -79,13 +92,20 @@ class DeviceDense(Design):
         b = b.astype(self.Z.dtype, copy=False)
         for at in self._slabs(lo, hi):
             total += b[at.start - lo : at.stop - lo] @ self.Z[at]
-        return np.array(self.library.home(total))[: self.size]
+        return self._fetched(total)
+
+    def _fetched(self, sums: Any) -> Array:
+        """Sums over rows, one per column, home."""
+        return np.array(self.library.home(sums))[: self.size]
 
     def _panels(self) -> list[slice]:
         return [slice(at, min(at + _PANEL, self._width)) for at in range(0, self._width, _PANEL)]
 
     def gram(self, w: Any, b: Any, lo: int = 0, hi: int | None = None) -> tuple[Any, Array]:
         """``X' diag(w) X``, which stays on the device, and ``X' b``; panels above the diagonal are those below it."""
+        if self.library.narrow(self.Z):
+            A, c = self.library.narrow_gram(self.Z[lo:hi], w, b)
+            return self.library.xp.ascontiguousarray(A[: self.size, : self.size]), self._fetched(c)
         xp, panels, width = self.library.xp, self._panels(), self._width
         total, part = xp.zeros((width, width)), xp.zeros((width, width), dtype=self.Z.dtype)
         w = w.astype(self.Z.dtype, copy=False)
@@ -115,6 +135,8 @@ class DeviceDense(Design):
         last = width - 1
         both[: self.size, last] = self.library.vector(mean)
         triangular = root.shape[0] == root.shape[1] and not bool(xp.tril(root, -1).any())
+        if width == self._width and self.library.narrow(self.Z):
+            return self.library.narrow_moments(self.Z[lo:hi], both, triangular)
         f, v = xp.empty(hi - lo), xp.empty(hi - lo)
         out: Any = None
         for at in self._slabs(lo, hi):
@@ -129,11 +151,30 @@ class DeviceDense(Design):
             v[here] = self.library.square_sums(out[:, : root.shape[1]])
         return f, v
 
-    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Any:
+    def column_ends(self, share: Any, lo: int = 0, hi: int | None = None) -> tuple[Array, Array, Array]:
+        ends = (self.library.home(end).astype(np.float64) for end in (self.Z.max(axis=0), self.Z.min(axis=0)))
+        high, low = ends
+        total = self.library.xp.zeros(self._width)
+        for at in self._slabs(0, None):
+            total += share[at] @ self.Z[at].astype(np.float64, copy=False)
+        return high, low, np.array(self.library.home(total))
+
+    def column_squares(self, share: Any, unit: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
+        xp, sent = self.library.xp, [self.library.vector(each) for each in (unit, mean)]
+        total = xp.zeros(self._width)
+        for at in self._slabs(0, None):
+            off = self.Z[at] / sent[0]
+            off -= sent[1]
+            off *= off
+            total += share[at] @ off
+        return np.array(self.library.home(total))
+
+    def matmat(self, coefficients: Array, lo: int = 0, hi: int | None = None) -> Array:
+        """Predictors for several columns of slopes, home: those who ask for so many have few rows at a time."""
         lead = int(self.intercept)
         sent = np.zeros((self._width, coefficients.shape[1]), dtype=self.Z.dtype)
         sent[lead : self.size] = coefficients
-        return (self.Z[lo:hi] @ self.library.take(sent)).astype(np.float64, copy=False)
+        return np.array(self.library.home(self.Z[lo:hi] @ self.library.take(sent)), dtype=np.float64)
 
     def rows(self, index: Any) -> Array:
         """The given rows, home."""

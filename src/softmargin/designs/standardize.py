@@ -21,7 +21,6 @@ from softmargin.rows.in_memory import Blocks
 __all__ = ["Columns", "as_given", "centred_apart", "design_for", "standardize", "standardize_rows"]
 
 _COMPLETE = f"missing values can be part of the model where all rows are in memory; {IMPUTE}"
-_CACHED = 65536  # numbers that stay in the cache
 _TOO_FAR = 1e5
 _FAR = 1e3  # spreads that a dense column may be away from zero before it is centred in a copy
 
@@ -131,8 +130,8 @@ def _ends(block: Any, total: float) -> Any:
     """Find the largest and smallest entry of every column, and sum the entries times the share of their rows."""
 
     def of_cell(weight: Array, lo: int, hi: int) -> tuple[_Ends, Array]:
-        X = block.design.values(lo, hi)
-        return _Ends(*(np.asarray(end, dtype=float) for end in (X.max(axis=0), X.min(axis=0)))), X.T @ (weight / total)
+        high, low, sums = block.design.column_ends(weight / total, lo, hi)
+        return _Ends(high, low), sums
 
     return (block.added(of_cell, block.weight),)
 
@@ -140,17 +139,10 @@ def _ends(block: Any, total: float) -> Any:
 def _squares(block: Any, small: tuple[float, Array, Array]) -> Any:
     """Sum squared distances from the means, in units of the columns, times the share of their rows."""
     total, unit, mean = small
-    step = max(1, _CACHED // max(len(unit), 1))
 
     def of_cell(weight: Array, lo: int, hi: int) -> Array:
-        X, share, variance = block.design.values(lo, hi), weight / total, np.zeros(len(unit))
-        for start in range(0, len(X), step):
-            at = slice(start, start + step)
-            off = X[at] / unit
-            off -= mean
-            off *= off
-            variance += share[at] @ off
-        return variance
+        squares: Array = block.design.column_squares(weight / total, unit, mean, lo, hi)
+        return squares
 
     return (block.added(of_cell, block.weight),)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from softmargin.core.design import Design
 from softmargin.solvers.coordinates import Coordinates, Solver
+from softmargin.solvers.full import Full
 
 __all__ = ["Cholesky"]
 
@@ -16,4 +17,5 @@ class Cholesky(Solver):
 
     def coordinates(self, design: Design) -> Coordinates:
         """The coefficients as they are."""
-        return Coordinates(design, None, int(design.intercept))
+        how = {} if design.algebra is None else {"algebra": design.algebra, "rounding": design.rounding}
+        return Coordinates(design, None, int(design.intercept), Full(**how))

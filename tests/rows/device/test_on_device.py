@@ -4,30 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from device_problems import on_device
 from engine_problems import build, simulated
 
+from softmargin import BayesianSVC, BayesianSVR
 from softmargin.core.loop import run
-from softmargin.designs.device import DeviceDense
-from softmargin.designs.standardize import Columns
+from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
+from softmargin.estimators.given.devices import DeviceMatrix
 from softmargin.losses import EpsilonInsensitive, Hinge, Squared
 from softmargin.priors import Lasso, Ridge
-from softmargin.rows.device.algebra import DeviceAlgebra
 from softmargin.rows.device.libraries import HOST
-from softmargin.rows.device.on_device import OnDevice
-from softmargin.solvers.full import Full
 
 N = 5000  # three cells, the last one short
-
-
-def on_device(model, library=HOST, dtype=np.float64):
-    """The same problem with its rows on a device."""
-    design = model.blocks.design
-    columns = Columns(np.arange(design.X.shape[1]), design.shift, design.scale, design.intercept, design.X.shape[1])
-    sent = DeviceDense.standardized(library, library.take(design.X.astype(dtype)), columns)
-    rows = OnDevice(library, sent, model.blocks.y, model.blocks.weight)
-    return replace(model, blocks=rows, space=Full(algebra=DeviceAlgebra(library)))
 
 
 def problem(prior, loss=None):
@@ -58,3 +48,32 @@ def test_steps_are_those_of_rows_in_memory(name):
             np.testing.assert_allclose(found.q.root, wanted.q.root, rtol=1e-8, atol=1e-11)
         for own, other in zip(found.rows.fetch(), wanted.rows.fetch(), strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-8, atol=1e-9)
+
+
+def test_a_sweep_draws_the_latents_of_rows_in_memory():
+    here, sampler = problem(Ridge(scale=0.5)), gibbs(2, scale_moves=False)
+    wanted, found = run(sampler, here, max_iter=1).state, run(sampler, on_device(here), max_iter=1).state
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own.beta, other.beta, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(own.loglik, other.loglik, rtol=1e-7)
+
+
+@pytest.mark.parametrize("inference", ["vb", "map", "meanfield"])
+def test_estimators_take_a_matrix_on_a_device(inference):
+    X, y = simulated(3000, 4)
+    X = X * np.geomspace(0.01, 100.0, 4) + np.arange(4)
+    home = BayesianSVC(inference=inference).fit(X, y)
+    there = BayesianSVC(inference=inference).fit(DeviceMatrix(HOST, X), y)
+    np.testing.assert_allclose(there.coef_, home.coef_, rtol=1e-6)
+    rows = DeviceMatrix(HOST, X[:100])
+    np.testing.assert_allclose(there.predict_proba(rows), home.predict_proba(X[:100]), atol=1e-6)
+    np.testing.assert_array_equal(there.predict(rows), home.predict(X[:100]))
+
+
+def test_regression_and_draws_take_a_matrix_on_a_device():
+    X, _ = simulated(3000, 4)
+    y = X[:, 0] + np.random.default_rng(0).laplace(size=len(X))
+    home, there = BayesianSVR().fit(X, y), BayesianSVR().fit(DeviceMatrix(HOST, X), y)
+    np.testing.assert_allclose(there.coef_, home.coef_, rtol=1e-6, atol=1e-9)
+    drawn = BayesianSVR(inference="gibbs", draws=50, warmup=20, chains=2).fit(DeviceMatrix(HOST, X), y)
+    assert np.abs(drawn.coef_ - home.coef_).max() < 0.05

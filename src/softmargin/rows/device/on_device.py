@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.rows.block import CELL
+from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.device.libraries import Library
 from softmargin.rows.device.numbers import numbers_at
 from softmargin.rows.in_memory import Blocks, Cell
@@ -80,9 +80,14 @@ class DeviceBlock:
         """``X' diag(w) X``, which stays on the device, and ``X' b``; without b, zero in place of the latter."""
         return self.design.gram(w, b)
 
-    def standard_normal(self, address: Any) -> Any:
-        """Standard normal numbers, every cell from its own stream."""
-        return numbers_at(self.library, address, 0, self.size).standard_normal(self.size)
+    def added(self, product: Callable[..., Any], *vectors: Any) -> tuple[Any, ...]:
+        """The sum of a product over all rows, which a design on a device makes at once."""
+        value = product(*vectors, 0, self.size)
+        return value if isinstance(value, tuple) else (value,)
+
+    def normals(self, numbers: Any) -> Any:
+        """A standard normal number per row, every cell from its own stream."""
+        return numbers_at(self.library, numbers, 0, self.size).standard_normal(self.size)
 
     def drawn(self, latents: Any, f: Any) -> tuple[Any, Any]:
         """Messages of latents drawn given the predictors, every cell from its own stream."""
@@ -103,7 +108,7 @@ class Kept:
         return type(self.vectors)(*(None if each is None else self.library.home(each) for each in self.vectors))
 
 
-class OnDevice:
+class OnDevice(ByVisits):
     """The rows of a problem on a device.
 
     Parameters
@@ -112,7 +117,7 @@ class OnDevice:
         The arrays of the device.
     design : Design
         Its columns.
-    y, weight : array of shape (n,)
+    y, weight : array of shape (n,), or None
         Response and pseudo-likelihood weight of each row, on the device or not.
     """
 
@@ -121,7 +126,8 @@ class OnDevice:
 
     def __init__(self, library: Library, design: Any, y: Any, weight: Any) -> None:
         self.library, self.design, self.shape = library, design, design.shape
-        self._block = DeviceBlock(library, design, library.vector(y), library.vector(weight), 0.0)
+        y, weight = (library.vector(np.zeros(0) if each is None else each) for each in (y, weight))
+        self._block = DeviceBlock(library, design, y, weight, 0.0)
 
     def _twin(self, **changes: Any) -> OnDevice:
         """The same rows with something else in them."""
@@ -202,31 +208,13 @@ class OnDevice:
         n = self.shape[0]
         return [Cell(k, lo, min(lo + CELL, n)) for k, lo in enumerate(range(0, n, CELL))]
 
+    def map(self, fn: Callable[[Cell], Any]) -> list[Any]:
+        """Apply ``fn`` to every cell; the answers come in the order of the cells."""
+        return [fn(cell) for cell in self.cells]
+
     def parallel(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Apply ``fn`` to every item."""
         return [fn(item) for item in items]
-
-    def matvec(self, beta: Array) -> Array:
-        """Linear predictors, home."""
-        return self.keep(visits.predictors, beta)[0].fetch().f
-
-    def rmatvec(self, b: Any) -> Array:
-        """``X' b``."""
-        return self.sum(visits.transposed, None, self.place(visits.One(b)))[0]
-
-    def gram(self, w: Any, b: Any) -> tuple[Any, Array]:
-        """``X' diag(w) X``, on the device, and ``X' b``."""
-        A, c = self.sum(visits.gram, None, self.place(visits.Messages(w, b)))
-        return A, c
-
-    def row_quad(self, root: Any) -> Array:
-        """Variance of every linear predictor, home."""
-        return self.keep(visits.variances, root)[0].fetch().f
-
-    def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
-        """Mean and variance of every linear predictor, home."""
-        found = self.keep(visits.moments, (mean, root))[0].fetch()
-        return found.f, found.v
 
     def excess(self, mean: Array) -> Any:
         """Variance of every predictor at known coefficients."""
