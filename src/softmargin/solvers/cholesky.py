@@ -17,5 +17,4 @@ class Cholesky(Solver):
 
     def coordinates(self, design: Design) -> Coordinates:
         """The coefficients as they are."""
-        how = {} if design.algebra is None else {"algebra": design.algebra, "rounding": design.rounding}
-        return Coordinates(design, None, int(design.intercept), Full(**how))
+        return Coordinates(design, None, int(design.intercept), Full.of(design))

@@ -34,9 +34,14 @@ class Full(Space):
     def dimension(self, coordinates: int) -> int:
         return coordinates
 
+    @classmethod
+    def of(cls, design: Design) -> Full:
+        """The space of the coefficients of a design, with factors where its Gram matrices are."""
+        return Full() if design.algebra is None else Full(algebra=design.algebra, rounding=design.rounding)
+
     def on(self, design: Any) -> Full:
         """The same with other rows."""
-        return self
+        return Full.of(design)
 
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
         return Gaussian.from_precision(self.algebra.shifted(A, precision), linear, self.algebra)

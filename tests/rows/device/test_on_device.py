@@ -9,6 +9,7 @@ from engine_problems import build, simulated
 
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.core.loop import run
+from softmargin.engines.mode.smoothed_start import picked
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
@@ -16,6 +17,7 @@ from softmargin.estimators.given.devices import DeviceMatrix
 from softmargin.losses import EpsilonInsensitive, Hinge, Squared
 from softmargin.priors import Lasso, Ridge
 from softmargin.rows.device.libraries import HOST
+from softmargin.solvers.gaussian import LAPACK
 
 N = 5000  # three cells, the last one short
 
@@ -56,6 +58,13 @@ def test_a_sweep_draws_the_latents_of_rows_in_memory():
     for own, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(own.beta, other.beta, rtol=1e-7, atol=1e-8)
         np.testing.assert_allclose(own.loglik, other.loglik, rtol=1e-7)
+
+
+def test_picked_rows_are_home_with_their_factors():
+    there = on_device(problem(Ridge(scale=0.5)))
+    few = picked(there, np.arange(50))
+    assert there.space.algebra is not LAPACK and few.space.algebra is LAPACK
+    np.testing.assert_allclose(few.blocks.matvec(np.ones(8)), there.blocks.matvec(np.ones(8))[:50], rtol=1e-12)
 
 
 @pytest.mark.parametrize("inference", ["vb", "map", "meanfield"])
