@@ -1,7 +1,8 @@
 """Rows on a GPU: milliseconds of a step of each engine, in weighted Gram matrices of the array library, and on threads.
 
 A bare Gram is ``(X * w[:, None]).T @ X`` by CuPy. A step of a chain is one sweep of data augmentation, that of "vb" one
-iteration with its searches, that of "hmc" the predictors, the slopes of the loss and their products with the columns.
+iteration with its searches, that of "hmc" the predictors of some chains, the smoothed slopes of the loss and their
+products with the columns.
 Steps on the processor are of the same rows, on all of its threads, where they fit its memory.
 """
 
@@ -23,6 +24,7 @@ from softmargin.designs.dense import Dense
 from softmargin.designs.device import DeviceDense
 from softmargin.designs.standardize import as_given
 from softmargin.engines.sampling.gibbs import gibbs
+from softmargin.engines.sampling.hmc._visits import slopes, spread_of
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import Hinge
@@ -37,13 +39,6 @@ from softmargin.solvers import Cholesky
 SIZES = ("1e6,1000,float64", "2e6,1000,float64", "1e6,1000,float32", "2e7,100,float32", "5e7,100,float32")
 _HOST = 9e9  # bytes of rows, as double numbers, up to which the processor is measured too
 _RUN = 1 << 20  # rows that are simulated at once
-
-
-def slopes(block: Any, small: tuple[Any, Any]) -> Any:
-    """What a leapfrog step asks of the rows."""
-    loss, beta = small
-    f = block.matvec(beta)
-    return (block.rmatvec(loss.score(block.y, block.weight, f)),)
 
 
 def simulated(cupy: Any, n: int, p: int, dtype: Any) -> tuple[Any, Any]:
@@ -99,8 +94,10 @@ def steps(model: Model, wait: Callable[[], Any], tries: int) -> dict[str, float]
             count += 1
 
         out[name] = timed(sweep, wait, tries)
-    beta = np.full(model.size, 0.01)
-    out["leapfrog"] = timed(lambda: model.blocks.sum(slopes, (model.loss, beta)), wait, tries)
+    spread, _ = model.blocks.keep(spread_of, np.eye(model.size))
+    for chains in (1, 4):
+        small = model.loss, np.full((chains, model.size), 0.01), 0.5, False
+        out[f"leapfrog, {chains}"] = timed(lambda small=small: model.blocks.sum(slopes, small, spread), wait, tries)
     return out
 
 
@@ -144,8 +141,8 @@ def measured(library: Any, size: str, tries: int, processor: bool) -> None:
     print(f"{n} x {p} {dtype}: bare Gram {bare:.1f} ms, own {own:.1f}; two products {two:.2f}; normals {numbers:.2f}")
     found = steps(model, wait, tries)
     for name, value in found.items():
-        ratio = value / two if name == "leapfrog" else value / bare
-        print(f"  {name}: {value:.2f} ms, {ratio:.2f} {'times two products' if name == 'leapfrog' else 'bare Grams'}")
+        unit, what = (two, "times two products") if name.startswith("leapfrog") else (bare, "bare Grams")
+        print(f"  {name}: {value:.2f} ms, {value / unit:.2f} {what}")
     print(f"  memory held at most: {pool.total_bytes() / 1e9:.1f} GB", flush=True)
     if host is not None:
         workers = os.cpu_count() or 1

@@ -156,10 +156,10 @@ REFUSALS: dict[str, Refusal] = {
         "multi_class='crammer-singer' has the ridge prior alone; use multi_class='sum-to-zero'.",
     ),
     "formula on a device": Refusal(
-        "rows on a GPU",
-        "a loss whose averages or draws need more than one formula per row (`Logit`, `Probit`, `CompleteHinge`, ...)",
-        "{loss} has averages by quadrature or draws by rejection, which are not made on a GPU; use another inference "
-        "or loss, or bring the rows home with cupy.asnumpy(X) or X.cpu().numpy().",
+        "draws of a loss with rows on a GPU",
+        "a loss whose draws need rejection (`Logit`, `Probit`, `CompleteHinge`, ...)",
+        "{loss} draws its latents by rejection, which is not done on a GPU; use inference='hmc' or 'vb', the hinge, or "
+        "bring the rows home with cupy.asnumpy(X) or X.cpu().numpy().",
     ),
     "fractional weights": Refusal(
         "draws by a loss that takes weights as copies (`Probit`, `NoisyHinge`, `CompleteHinge`)",

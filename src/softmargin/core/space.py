@@ -112,6 +112,10 @@ class Space(Part, ABC):
         ``dent`` is None or two rows u, v of one number a coefficient: every variable takes ``u u' - v v'`` off.
         """
 
+    def home(self, A: Any) -> Any:
+        """A Gram matrix as its design gives it, home."""
+        return A
+
     def row_root(self, q: Normal) -> Any:
         """The root of a Gaussian's covariance as visits of the rows take it: where the rows are."""
         return q.root

@@ -78,25 +78,33 @@ class DeviceDense(Design):
         for start in range(lo, hi, step):
             yield slice(start, min(start + step, hi))
 
-    def _sent(self, beta: Array) -> Any:
-        """Coefficients on the device, with zeros behind them."""
-        out = np.zeros(self._width, dtype=self.Z.dtype)
-        out[: self.size] = beta
+    def _sent(self, betas: Array) -> Any:
+        """Coefficients (..., columns) on the device, with zeros behind them."""
+        out = np.zeros((*betas.shape[:-1], self._width), dtype=self.Z.dtype)
+        out[..., : self.size] = betas
         return self.library.take(out)
 
     def matvec(self, beta: Array, lo: int = 0, hi: int | None = None) -> Any:
         return (self.Z[lo:hi] @ self._sent(beta)).astype(np.float64, copy=False)
 
+    def matvecs(self, betas: Array) -> Any:
+        """``X beta`` of several vectors of coefficients, a row each."""
+        return (self._sent(betas) @ self.Z.T).astype(np.float64, copy=False)
+
     def rmatvec(self, b: Any, lo: int = 0, hi: int | None = None) -> Array:
-        total = self.library.xp.zeros(self._width)
-        b = b.astype(self.Z.dtype, copy=False)
+        return self.rmatvecs(b[None], lo, hi)[0]
+
+    def rmatvecs(self, rows: Any, lo: int = 0, hi: int | None = None) -> Array:
+        """``X' b`` of several vectors b, a row each, home."""
+        total = self.library.xp.zeros((len(rows), self._width))
+        rows = rows.astype(self.Z.dtype, copy=False)
         for at in self._slabs(lo, hi):
-            total += b[at.start - lo : at.stop - lo] @ self.Z[at]
+            total += rows[:, at.start - lo : at.stop - lo] @ self.Z[at]
         return self._fetched(total)
 
     def _fetched(self, sums: Any) -> Array:
         """Sums over rows, one per column, home."""
-        return np.array(self.library.home(sums))[: self.size]
+        return np.array(self.library.home(sums))[..., : self.size]
 
     def _panels(self) -> list[slice]:
         return [slice(at, min(at + _PANEL, self._width)) for at in range(0, self._width, _PANEL)]

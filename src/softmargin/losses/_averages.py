@@ -10,9 +10,9 @@ import numpy as np
 
 from softmargin.rows.arithmetic import exp_negative
 from softmargin.rows.compiled import njit
-from softmargin.rows.loops import arguments_of, compiled_loop
+from softmargin.rows.loops import RowFormula, arguments_of, compiled_loop, scalar
 
-__all__ = ["average_loop", "derivative_loop"]
+__all__ = ["average_formula", "average_loop", "derivative_loop"]
 
 _REACH = 8.5  # standard deviations after which a Gaussian average is cut
 _STEPS = 34  # of the trapezoidal rule for each width in a spread: error exp(-2 pi d/(s h)), d as below
@@ -115,6 +115,68 @@ def loop({", ".join(given)}, _out0, _out1, _out2):
     known: dict[str, Any] = {"_nodes": nodes, "_weighted": weighted, "_empty": np.empty, "_sqrt": math.sqrt}
     known |= {"_most": _MOST}
     return given, compiled_loop(name, source, {"_derivatives": derivatives, "_bends": bends}, known)
+
+
+@njit(nogil=True, error_model="numpy")
+def next_edge(left: float, f: float, s: float, places: Any, width: float) -> float:
+    """The first end of a piece right of another: ``_edges`` one by one, for those who have no room for all."""
+    best, h, levels = _REACH, width / s, 1
+    while levels < _LEVELS and h * 4.0 ** (levels - 1) < 2.0 * _REACH:
+        levels += 1
+    for k in range(len(_PIECES)):
+        if left < _PIECES[k] < best:
+            best = _PIECES[k]
+    for place in places:
+        t, reach = (place - f) / s, h
+        if left < t < best:
+            best = t
+        for _ in range(levels):
+            if left < t - reach < best:
+                best = t - reach
+            if left < t + reach < best:
+                best = t + reach
+            reach *= 4.0
+    return best
+
+
+def average_formula(label: str, derivatives: FunctionType, bends: FunctionType) -> RowFormula:
+    """The averages of ``average_loop`` as one formula of a row that keeps no nodes, for kernels."""
+    names = [each for each in (*arguments_of(derivatives), *arguments_of(bends)) if each not in ("y", "f")]
+    given = ("y", "c", "f", "v", *dict.fromkeys(names))
+    at = {"f": "f + _s * _z"}
+    there = ", ".join(at.get(each, each) for each in arguments_of(derivatives))
+    add = f"""_l, _d, _b = _derivatives({there})
+            _level, _slope, _curve = _level + _mass * _l, _slope + _mass * _d, _curve + _mass * _b"""
+    source = f"""
+def average({", ".join(given)}):
+    _places, _width = _bends({", ".join(arguments_of(bends))})
+    _s, _level, _slope, _curve = _sqrt(v), 0.0, 0.0, 0.0
+    if _s <= _even * _width:
+        _count = _steps * max(_ceil(_s / _width), 1) + 1
+        _step = 2.0 * _reach / (_count - 1)
+        for _k in range(_count):
+            _z = _k * _step - _reach
+            _mass = _step * _root * _exp(-0.5 * _z * _z)
+            {add}
+    _left = _reach if _s <= _even * _width else -_reach
+    while _left < _reach:
+        _right = _next(_left, f, _s, _places, _width)
+        _half = 0.5 * (_right - _left)
+        for _k in range(len(_nodes)):
+            _z = _left + _half + _half * _nodes[_k]
+            _mass = _half * _weights[_k] * _root * _exp(-0.5 * _z * _z)
+            {add}
+        _left = _right
+    _w = c * _curve
+    return _w, c * _slope + _w * f, c * _level
+"""
+    scope: dict[str, Any] = {"_sqrt": math.sqrt, "_ceil": math.ceil, "_exp": exp_negative, "_next": next_edge}
+    scope |= {"_even": _EVEN, "_steps": _STEPS, "_reach": _REACH, "_root": _ROOT}
+    scope |= {"_nodes": _NODES, "_weights": _WEIGHTS, "_derivatives": scalar(derivatives), "_bends": scalar(bends)}
+    exec(compile(source, "<average>", "exec"), scope)
+    per_row = ("y", "c", "f", "v")
+    call = ", ".join(f"{each}[_i]" if each in per_row else each for each in given)
+    return RowFormula(label, given, per_row, f"_average({call})", {"_average": scope["average"]}, 3)
 
 
 def derivative_loop(name: str, derivatives: FunctionType, order: int) -> tuple[tuple[str, ...], Any]:

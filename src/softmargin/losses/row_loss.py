@@ -12,7 +12,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Loss, Message, Rows
-from softmargin.losses._averages import average_loop, derivative_loop
+from softmargin.losses._averages import average_formula, average_loop, derivative_loop
 from softmargin.refusals import refused
 from softmargin.rows.loops import RowFormula, arguments_of, at_row, elsewhere, row_loop
 
@@ -93,7 +93,8 @@ class RowLoss(Loss):
         own = {name: each.__func__ for name, each in cls.__dict__.items() if isinstance(each, staticmethod)}
         for name, (record, results) in _RECORDS.items():
             if build := _builder(f"{cls.__qualname__}.{name}", name, own, results):
-                face = _Face(build, record, results, _formula(f"{cls.__qualname__}.{name}", name, own, results))
+                formula = partial(_formula, f"{cls.__qualname__}.{name}", name, own, results)
+                face = _Face(build, record, results, formula)
                 setattr(cls, name, _draws(face) if name == "draw" else _averages(face))
 
 
@@ -109,7 +110,7 @@ def _builder(label: str, name: str, own: dict[str, Any], results: int) -> Callab
 
 
 def _formula(label: str, name: str, own: dict[str, Any], results: int) -> RowFormula | None:
-    """The same for those who write loops of their own; None where averages are made by quadrature."""
+    """The same for those who write loops of their own."""
     if name in own:
         names = arguments_of(own[name])
         per_row = _by_row(names)
@@ -120,6 +121,8 @@ def _formula(label: str, name: str, own: dict[str, Any], results: int) -> RowFor
         names = arguments_of(own["derivatives"])
         call = f"c[_i] * _derivatives({at_row(names, ('y', 'f'))})[{('loglik', 'score').index(name)}]"
         return RowFormula(label, ("c", *names), ("c", "y", "f"), call, {"_derivatives": own["derivatives"]}, results)
+    if name == "gaussian" and "derivatives" in own and "bends" in own:
+        return average_formula(label, own["derivatives"], own["bends"])
     return None
 
 
@@ -138,9 +141,10 @@ class _Face:
 
     _lock = threading.Lock()
 
-    def __init__(self, build: Callable[[], Any], record: Any, results: int, formula: RowFormula | None = None) -> None:
+    def __init__(self, build: Callable[[], Any], record: Any, results: int, formula: Callable[[], Any]) -> None:
         self.build, self.record, self.results, self.formula = build, record, results, formula
         self.made: tuple[list[Any], Any] | None = None
+        self.kernel: RowFormula | None = None  # the formula, where others have asked for it
 
     def __reduce__(self) -> Any:
         return _Face, (self.build, self.record, self.results, self.formula)
@@ -169,7 +173,8 @@ class _Face:
 
     def _elsewhere(self, runner: Any, loss: Any, rng: Any, rows: Any) -> Any:
         """The answer of rows that are on a device."""
-        formula = self.formula
+        with self._lock:
+            formula = self.kernel = self.kernel or self.formula()
         if formula is None or "rng" in formula.names:
             raise ValueError(refused("formula on a device", loss=type(loss).__name__))
         others = {name: _other(name) for name in formula.names if name not in _PER_ROW}

@@ -1,11 +1,13 @@
 """Rows on a device, with NumPy in its place: a step of an engine is that of rows in memory, to rounding."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from device_problems import on_device
 from engine_problems import build, simulated
+from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.core.loop import run
@@ -84,5 +86,8 @@ def test_regression_and_draws_take_a_matrix_on_a_device():
     y = X[:, 0] + np.random.default_rng(0).laplace(size=len(X))
     home, there = BayesianSVR().fit(X, y), BayesianSVR().fit(DeviceMatrix(HOST, X), y)
     np.testing.assert_allclose(there.coef_, home.coef_, rtol=1e-6, atol=1e-9)
-    drawn = BayesianSVR(inference="gibbs", draws=50, warmup=20, chains=2).fit(DeviceMatrix(HOST, X), y)
-    assert np.abs(drawn.coef_ - home.coef_).max() < 0.05
+    for inference, prior in (("gibbs", "ridge"), ("hmc", "ridge"), ("hmc", "lasso")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of so few draws
+            drawn = BayesianSVR(prior, inference, draws=50, warmup=20, chains=2).fit(DeviceMatrix(HOST, X), y)
+        assert np.abs(drawn.coef_ - home.coef_).max() < 0.05

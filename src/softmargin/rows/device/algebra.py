@@ -20,7 +20,8 @@ class DeviceAlgebra:
     library: Library
 
     def shifted(self, A: Any, diagonal: Array) -> Any:
-        """A with something added to its diagonal, in place."""
+        """A, on the device, with something added to its diagonal, in place."""
+        A = self.library.vector(A)
         A.reshape(-1)[:: len(diagonal) + 1] += self.library.vector(diagonal)
         return A
 
@@ -60,5 +61,5 @@ class DeviceAlgebra:
         return np.array(self.library.home(self.library.square_sums(root)))
 
     def home(self, root: Any) -> Array:
-        """A root, home."""
+        """A matrix, home."""
         return np.array(self.library.home(root))

@@ -40,7 +40,11 @@ class DeviceBlock:
 
     def matvecs(self, betas: Array) -> Any:
         """``X beta`` of several vectors of coefficients, a row each."""
-        return self.library.xp.ascontiguousarray(self.design.matvec(betas.T).T)
+        return self.design.matvecs(betas)
+
+    def rmatvecs(self, rows: Any) -> tuple[Array]:
+        """``X' b`` of several vectors b, a row each."""
+        return (self.design.rmatvecs(rows),)
 
     def row_quad(self, root: Any) -> Any:
         """Variance of every linear predictor."""
@@ -71,10 +75,6 @@ class DeviceBlock:
     def rmatvec(self, b: Any) -> tuple[Array]:
         """``X' b``."""
         return (self.design.rmatvec(b),)
-
-    def rmatvecs(self, rows: Any) -> tuple[Array]:
-        """``X' b`` of several vectors b, a row each."""
-        return (np.stack([self.design.rmatvec(row) for row in rows]),)
 
     def gram(self, w: Any, b: Any) -> tuple[Any, Array]:
         """``X' diag(w) X``, which stays on the device, and ``X' b``; without b, zero in place of the latter."""

@@ -69,7 +69,7 @@ def planned(model: Model) -> tuple[Plan, PriorState]:
         nothing = np.zeros(model.size)
         found = SharedPrior(nothing, nothing, np.zeros((1, 2)), np.zeros(2)), prior.precision
         A, linear = model.blocks.sum(visits.gram, None, fit.rows)
-        gram = A, linear
+        gram = model.space.home(A), linear
     shared, precision = found
     root = shared.widened(fit.q.root, fit.q.mean, fit.q.var)
     plan = Plan(rows_for(model, fit.rows), root, fit.q.mean, shared, gram, learned)
