@@ -1,5 +1,8 @@
 """X in files gives bitwise the fit of the same rows in memory, and says in a sentence what is wrong with a file."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -208,3 +211,45 @@ def test_a_full_scratch_disk_and_an_unreadable_block_are_one_sentence(tmp_path):
         patch.setattr("os.preadv", broken)
         with pytest.raises((ValueError, OSError), match="cannot be read"):
             BayesianSVR().fit(path, f)
+
+
+@pytest.mark.parametrize("stored", [saved, lambda X, folder: X], ids=["file", "array"])
+def test_a_fit_that_needs_more_memory_than_there_is_says_how_much_and_what_to_do(tmp_path, monkeypatch, stored):
+    X, f = problem(4500)
+    source = stored(X, tmp_path)
+    monkeypatch.setattr("softmargin.rows.memory.available", lambda: 1e5)
+    with pytest.raises(
+        MemoryError, match=r"4500 rows and 5 columns.* needs about 0.000\d+ GB .* 0.0001 GB are free; give"
+    ):
+        BayesianSVR().fit(source, f)
+
+
+FIT = """
+import resource, sys
+import numpy as np
+from softmargin import BayesianSVC
+folder, inference = sys.argv[1:]
+y = np.load(folder + "/y.npy")
+BayesianSVC(inference=inference, random_state=0).fit(np.ones((30, 1)) * np.arange(30)[:, None], np.arange(30) % 2)
+begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+BayesianSVC(inference=inference, random_state=0).fit(folder + "/X.npy", y)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("inference", ["vb", "map"])
+def test_two_million_rows_take_a_fraction_of_the_memory_that_they_would_take_as_an_array(tmp_path, inference):
+    n, p = 2_000_000, 20
+    rng = np.random.default_rng(0)
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(n, p))
+    y = np.empty(n, dtype=bool)
+    for lo in range(0, n, 100_000):
+        X[lo : lo + 100_000] = rng.standard_normal((100_000, p), dtype=np.float32)
+        y[lo : lo + 100_000] = X[lo : lo + 100_000, 0] + rng.logistic(size=100_000) > 0
+    X.flush()
+    np.save(tmp_path / "y.npy", y)
+    script = [sys.executable, "-W", "ignore", "-c", FIT, str(tmp_path), inference]
+    found = subprocess.run(script, check=True, capture_output=True, text=True)
+    kilobytes = int(found.stdout)
+    assert kilobytes * 1024 < 26 * 8 * n  # vectors over rows; the rows themselves are 20, and their standardized copy

@@ -26,6 +26,7 @@ from softmargin.models.build import kept_columns
 from softmargin.models.random_effects.terms import Labelled, effects_of, separated
 from softmargin.refusals import refused
 from softmargin.rows.elsewhere import Elsewhere
+from softmargin.rows.memory import check_room
 
 __all__ = ["Training", "training_rows", "without_frame"]
 
@@ -33,6 +34,7 @@ _DENSE = (
     "a sparse matrix holds no missing values: give dense columns, X.toarray(), where they are part of the model, or "
     + IMPUTE
 )
+_MATRICES, _VECTORS = 3, 12  # of the size of the coefficients and of the rows that a fit has at once
 
 
 class Training(NamedTuple):
@@ -63,6 +65,7 @@ def training_rows(
     check_names(X, intercept=machine.fit_intercept)
     X, labels, called = separated(X, effects, groups)
     check_numeric(X)
+    _check_room(X)
     X, y = validate_data(
         machine,
         without_frame(X),
@@ -94,6 +97,19 @@ def training_rows(
     return Training(rows, y, count, columns, effects, incomplete, used, indicators)
 
 
+def _check_room(X: Any) -> None:
+    """Refuse a dense X that would not fit into memory as double numbers beside what a fit makes of it."""
+    if not (isinstance(X, np.ndarray) or (is_frame(X) and len(X.shape) == 2)) or len(X.shape) != 2:
+        return
+    n, p = X.shape
+    plain = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.flags.c_contiguous
+    size = min(n, p + 1)
+    needed = 8.0 * (_MATRICES * size * size + _VECTORS * n + (0 if plain else n * p))
+    check_room(
+        needed, f"a fit of {n} rows and {p} columns in memory", "give X in a .npy or Parquet file, or fewer columns"
+    )
+
+
 def _elsewhere(
     machine: Any,
     X: Elsewhere,
@@ -107,6 +123,8 @@ def _elsewhere(
     if effects_of(machine.random_effects, groups is not None):
         raise ValueError(refused("effects elsewhere", kind=X.kind))
     n, p = X.shape
+    needed = 8.0 * (_MATRICES * (p + 1) ** 2 + _VECTORS * n / 2)  # of the long vectors many are not at home
+    check_room(needed, f"a fit of {n} rows and {p} columns", "give fewer columns, or a part of the rows")
     names = None if X.names is None else pd.DataFrame(columns=X.names)
     check_names(names, intercept=machine.fit_intercept)
     y = encode(_check_y(y, y_numeric=y_numeric, estimator=machine))

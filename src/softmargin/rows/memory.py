@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["available"]
+__all__ = ["available", "check_room"]
 
 _MEMORY = Path("/proc/meminfo")
 _LIMIT, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")  # of a container
@@ -35,3 +35,12 @@ def _of_container() -> float:
         return float(int(_LIMIT.read_text()) - int(_USED.read_text()))
     except (OSError, ValueError):  # no container, or one without a limit, which reads "max"
         return float("inf")
+
+
+def check_room(needed: float, what: str, way: str) -> None:
+    """Refuse what would need more bytes than there are; ``way`` is what to do instead."""
+    free = available()
+    if needed > free:
+        raise MemoryError(
+            f"{what} needs about {needed / 1e9:.3g} GB of memory, and {free / 1e9:.3g} GB are free; {way}."
+        )
