@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 
 from softmargin.rows.block import CELL, Block
+from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.summation import TreeSum
 
@@ -68,10 +69,21 @@ def _forget(number, holders):
         each.called(_letter("forget", number=number))
 
 
-class Distant:
-    """The four verbs over holders; of vectors over rows, responses and weights alone are here unless fetched."""
+class Columns:
+    """What is known here of columns that are elsewhere: some rows, picked."""
 
-    stays = False
+    def __init__(self, rows):
+        self.picked, self.shape, self.intercept = rows.pick, rows.shape, True
+
+    def offers(self, *names):
+        return set(names) <= {"single", "pick"}
+
+    def rows(self, index):
+        return self.picked(index).design.rows(np.arange(len(index)))
+
+
+class Distant(ByVisits):
+    """The four verbs over holders; of vectors over rows, responses and weights alone are here unless fetched."""
 
     def __init__(self, contents, shape):
         self.contents, self.shape, self.has_residual = contents, shape, False
@@ -132,6 +144,10 @@ class Distant:
         design = replace(designs[0], X=np.concatenate([each.X for each in designs]))
         return Blocks(design, np.concatenate(y), np.concatenate(weight))
 
+    @property
+    def design(self):
+        return Columns(self)
+
     def serial(self):
         return self
 
@@ -140,9 +156,15 @@ class Distant:
 
     def single(self):
         """The same holders, whose columns answer in single precision; what was kept stays where it is."""
-        twin = Distant(self.contents, self.shape)
-        for own, other in zip(twin.holders, self.holders, strict=True):
+        twin = self._twin(self.contents)
+        for own in twin.holders:
             own.called(_letter("single"))
+        return twin
+
+    def _twin(self, contents):
+        """Other contents of the holders, which have what was kept."""
+        twin = Distant(contents, self.shape)
+        for own, other in zip(twin.holders, self.holders, strict=True):
             own.kept = other.kept
         return twin
 
@@ -151,4 +173,4 @@ class Distant:
         for content in self.contents:
             design, y, weight, *rest = pickle.loads(content)
             changed.append(pickle.dumps((design, y, factor * weight, *rest)))
-        return Distant(changed, self.shape)
+        return self._twin(changed)

@@ -17,6 +17,7 @@ from softmargin.engines.mode.annealing import Annealing
 from softmargin.engines.mode.dual_descent import mode_engine
 from softmargin.engines.mode.duality_gap import Certificate, certify_given
 from softmargin.engines.mode.single_changes import best_change
+from softmargin.engines.mode.smoothed_start import brought_home
 from softmargin.engines.vi.fixed_point import EM
 from softmargin.inference.deferred import deferred
 from softmargin.inference.evidence import settled_scale
@@ -37,6 +38,7 @@ def mode(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     needs_no_draws(model)
     if not model.prior.has_mode:
         raise ValueError(refused("no mode"))
+    model = brought_home(model)
     if model.unknowns or model.prior.parts:
         return _beside(model, settings, first)
     algorithm = _algorithm(model, settings)

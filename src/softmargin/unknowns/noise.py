@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.unknown import Seen, Unknown
-from softmargin.core.visits import Face, expected_bound
+from softmargin.core.visits import Face, expected_bound, likelihood
 from softmargin.rows.streams import Purpose
 from softmargin.rows.variates import slice_step
 
@@ -166,7 +166,7 @@ class Noise(Unknown):
 
     def apply(self, model: Model, state: NoiseState | NoiseDraw) -> Model:
         """The problem at one noise level and band."""
-        return replace(model.with_weight(state.weight * model.c), loss=state.loss)
+        return replace(model, blocks=model.blocks.reweighted(state.weight), loss=state.loss)
 
     def expect(self, model: Model, state: NoiseState, seen: Seen, *, careful: bool = False) -> tuple[NoiseState, float]:
         """The level's density, and the best band where it is learned, given the moments of the predictors."""
@@ -193,7 +193,7 @@ class Noise(Unknown):
 
     def draw(self, random: Any, model: Model, state: NoiseDraw, chain: Any) -> tuple[NoiseDraw, Any]:
         """Slice updates of the band, where it is learned, and of the log level, given the predictors."""
-        l, loss, f, rng = state.log_level, state.loss, chain.f, random.at(Purpose.NOISE)
+        l, loss, rng = state.log_level, state.loss, random.at(Purpose.NOISE)
         N, (low, high) = float(model.c.sum()), self.range
         width_prior = self.width_prior
         if width_prior is not None:
@@ -203,12 +203,12 @@ class Noise(Unknown):
                 if not low < log_width < high:
                     return -math.inf
                 other = loss.with_band(math.exp(log_width))
-                fit = kappa * float(other.loglik(model.y, model.c, f).sum())
+                fit = kappa * _loglik(model, other, chain)
                 return fit - N * float(other.log_normalizer(kappa)) + width_prior.log_density(log_width)
 
             loss = loss.with_band(math.exp(slice_step(rng, density, math.log(loss.band), width=1.0)))
         if self.level is None:
-            T = -float(loss.loglik(model.y, model.c, f).sum())
+            T = -_loglik(model, loss, chain)
             width = 4.0 / (loss.noise_power * math.sqrt(N + 1.0))
             l = slice_step(rng, self.log_density(loss, T, N), l, width=width)
         return NoiseDraw(l, loss), chain
@@ -221,6 +221,11 @@ class Noise(Unknown):
         """The level, and the band where it is learned."""
         noted = {"noise": state.weight ** (-1.0 / state.loss.noise_power)}
         return noted if self.width_prior is None else noted | {"epsilon": state.loss.band}
+
+
+def _loglik(model: Model, loss: Any, chain: Any) -> float:
+    """The log likelihood of a loss at the predictors of a chain."""
+    return float(model.blocks.sum(likelihood, loss, chain.rows)[0][0])
 
 
 def _largest(f: Callable[[float], float], low: float, high: float, tol: float = 1e-9) -> float:

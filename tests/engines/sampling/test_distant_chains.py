@@ -12,9 +12,10 @@ from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import hmc
 from softmargin.engines.sampling.hmc.plan import AHEAD
 from softmargin.losses import EpsilonInsensitive, Hinge, Logit
-from softmargin.priors import Horseshoe, Lasso, Ridge
+from softmargin.priors import HalfT, Horseshoe, Lasso, Ridge
 from softmargin.priors.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
+from softmargin.unknowns.noise import Noise
 
 N = 19_500  # ten cells, the last one short
 
@@ -121,3 +122,10 @@ def test_a_sweep_reads_the_columns_twice_and_its_lines_in_few_passes(rows, monke
         state, _ = engine.step(model, state, iteration)
         counts.append(there.passes - before)
     assert np.mean(counts) <= 14
+
+
+def test_a_noise_level_drawn_on_rows_held_apart_gives_the_same_bits(rows):
+    X, _, c = rows
+    y = X @ np.linspace(-1.0, 1.0, 6) + 0.3 * np.random.default_rng(3).standard_normal(N)
+    here = problem((X, y, c), loss=EpsilonInsensitive(0.1)).with_unknowns((Noise(HalfT(1.0, df=5.0)),))
+    compared(lambda model: gibbs(chains=1), here, 3)

@@ -17,8 +17,9 @@ from softmargin.core.rows import Kept
 from softmargin.core.space import Normal
 from softmargin.core.visits import Face, Messages, One, predictors
 from softmargin.priors.penalty import Penalty
+from softmargin.rows.in_memory import at_home
 
-__all__ = ["Near", "approach", "many_rows", "picked", "spread_rows", "thinned"]
+__all__ = ["Near", "approach", "brought_home", "many_rows", "picked", "spread_rows", "thinned"]
 
 _ROWS, _RATIO = 10_000, 40  # rows, and rows for each coefficient, of a subsample whose curvature stands for all
 _PASSES = 4  # over all rows with that curvature, at most
@@ -71,6 +72,14 @@ def spread_rows(n: int, rows: int) -> Any:
 def picked(model: Model, index: Any) -> Model:
     """Some rows of a model."""
     rows = model.blocks.pick(index)
+    return replace(model, blocks=rows, space=model.space.on(rows.design))
+
+
+def brought_home(model: Model) -> Model:
+    """The same rows in memory where they are few, wherever they are: exact modes are then found in compiled code."""
+    rows = at_home(model.blocks)
+    if rows is None or rows is model.blocks:
+        return model
     return replace(model, blocks=rows, space=model.space.on(rows.design))
 
 
