@@ -219,3 +219,13 @@ def test_there_is_a_frozen_file_of_every_version():
 
 def test_every_step_of_the_migrations_is_there():
     assert set(migrations.STEPS) == set(range(1, migrations.VERSION))
+
+
+def test_a_gaussian_is_saved_without_where_its_numbers_are(tmp_path):
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(60, 2)), rng.integers(0, 6, 60)
+    model = softmargin.BayesianSVC(likelihood="logit").fit(X, X[:, 0] > 0.3 * rng.normal(size=60), groups=groups)
+    softmargin.save(model, tmp_path / "model")
+    loaded = softmargin.load(tmp_path / "model")
+    here = model.predict_proba(X, groups=groups)
+    np.testing.assert_array_equal(loaded.predict_proba(X, groups=groups), here)

@@ -116,6 +116,8 @@ HOMES = {name.lstrip("_"): (f"softmargin.{module}", name) for module, names in _
 }
 # cached properties whose last bits depend on how the object came about, so that they are saved with it
 _COMPUTED = {"Gaussian": ("root",)}
+# fields that say where numbers are, which a file does not: loaded ones are in memory
+_PLACES = {"Gaussian": ("algebra",)}
 _NAMES = {home: name for name, home in (HOMES | FUNCTIONS).items()}
 _STATES = ("_skl", "_sklearn", "_callback", "_memory")  # of scikit-learn, and what the next fit goes on from
 
@@ -142,7 +144,7 @@ def form_of(name: str) -> Form:
     if name == "Terms":
         return Form(kind.remembered, kind.recalled)
     if dataclasses.is_dataclass(kind):
-        return _record_form(kind, _COMPUTED.get(name, ()))
+        return _record_form(kind, _COMPUTED.get(name, ()), _PLACES.get(name, ()))
     if issubclass(kind, tuple):
         return Form(lambda thing: thing._asdict(), lambda parts: kind(**parts))
     if issubclass(kind, BaseEstimator):
@@ -150,9 +152,9 @@ def form_of(name: str) -> Form:
     return Form(lambda thing: thing.get_params(deep=False), lambda parts: kind(**parts))
 
 
-def _record_form(kind: Any, computed: tuple[str, ...]) -> Form:
-    """The fields of a dataclass, and what it has ``computed``."""
-    fields = [field.name for field in dataclasses.fields(kind) if field.init]
+def _record_form(kind: Any, computed: tuple[str, ...], places: tuple[str, ...] = ()) -> Form:
+    """The fields of a dataclass but for ``places``, and what it has ``computed``."""
+    fields = [field.name for field in dataclasses.fields(kind) if field.init and field.name not in places]
 
     def parts(thing: Any) -> dict[str, Any]:
         known = vars(thing)
