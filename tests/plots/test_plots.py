@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 from softmargin import BayesianSVC, plots
-from softmargin.plots import fits
+from softmargin.plots.numbers import curves
 from softmargin.priors import Ridge
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -94,15 +94,15 @@ def test_reliability_of_exact_probabilities():
     rng = np.random.default_rng(0)
     p = rng.choice([0.1, 0.4, 0.8], size=3000)
     y = rng.random(3000) < p
-    where, share, n = fits._reliability(p, y.astype(float))
+    where, share, n = curves.reliability(p, y.astype(float))
     np.testing.assert_allclose(where, [0.1, 0.4, 0.8])
     np.testing.assert_allclose(share, [y[p == value].mean() for value in where])
     np.testing.assert_array_equal(n, [(p == value).sum() for value in where])
-    grid, low, high = fits._band(p)
+    grid, low, high = curves.band(p)
     inside = (grid >= 0.1) & (grid <= 0.8)
     assert (low <= grid)[inside].all() and (high >= grid)[inside].all()
     assert 0 < (high - low)[inside].max() < 0.1
-    off = fits._reliability(1 - p, y.astype(float))  # probabilities of the wrong class: one flat level
+    off = curves.reliability(1 - p, y.astype(float))  # probabilities of the wrong class: one flat level
     assert len(off[0]) == 1 and off[1][0] == pytest.approx(y.mean())
 
 
@@ -116,7 +116,7 @@ def test_calibration_draws_models_and_probabilities_alike(model, data):
     for one, other in zip(ax.lines, same.lines, strict=True):
         np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ours", "logistic"]
-    np.testing.assert_allclose(ax.lines[1].get_xydata().T, fits._reliability(p["ours"], y == "malignant")[:2])
+    np.testing.assert_allclose(ax.lines[1].get_xydata().T, curves.reliability(p["ours"], y == "malignant")[:2])
     assert "malignant" in ax.get_xlabel()
 
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import softmargin
-from softmargin import BayesianKernelClassifier, BayesianSVC, BayesianSVR
+from softmargin import BayesianKernelClassifier, BayesianKernelRegressor, BayesianSVC, BayesianSVR, Smooth
 
 pytest.importorskip("matplotlib")
 from matplotlib import pyplot
@@ -51,6 +51,12 @@ MODELS = {
     "kernel, map": lambda: BayesianKernelClassifier(**SHORT, inference="map", length_scale=1.0).fit(X, TWO),
     "kernel, draws": lambda: BayesianKernelClassifier(**DRAWS, length_scale=1.0).fit(X, TWO),
     "kernel pairs": lambda: BayesianKernelClassifier(**SHORT, length_scale=1.0).fit(X, MANY),
+    "regression, kernel": lambda: BayesianKernelRegressor(length_scale=1.0).fit(X, Z),
+    "kernel, active": lambda: BayesianKernelClassifier(**DRAWS, length_scale=1.0, basis="active").fit(X, TWO),
+    "groups, pairs": lambda: BayesianSVC(**SHORT, random_effects=["g", Smooth("a", knots=4)]).fit(GROUPED, MANY),
+    "groups, sum-to-zero": lambda: BayesianSVC(
+        **SHORT, multi_class="sum-to-zero", random_effects=["g", Smooth("a", knots=4)]
+    ).fit(GROUPED, MANY),
     "unfitted": lambda: BayesianSVC(),
     "unfitted regression": lambda: BayesianSVR(),
     "unfitted kernel": lambda: BayesianKernelClassifier(),
@@ -80,6 +86,17 @@ def labels_of(name):
 
 
 PICTURES = {
+    "margins": lambda name, model: plots.margins(model, rows_of(name), labels_of(name)),
+    "margins, left out": lambda name, model: plots.margins(model),
+    "confusion": lambda name, model: plots.confusion(model, rows_of(name), labels_of(name)),
+    "calibration, left out": lambda name, model: plots.calibration(model),
+    "probabilities, left out": lambda name, model: plots.probabilities(model),
+    "random effects": lambda name, model: plots.random_effects(model),
+    "smooth": lambda name, model: plots.smooth(model),
+    "boundary": lambda name, model: plots.boundary(model, rows_of(name)),
+    "boundary of two": lambda name, model: plots.boundary(model, rows_of(name), labels_of(name), columns=[0, 1]),
+    "intervals": lambda name, model: plots.intervals(model),
+    "intervals of rows": lambda name, model: plots.intervals(model, rows_of(name), labels_of(name), column=0),
     "coefficients": lambda name, model: plots.coefficients(model),
     "calibration": lambda name, model: plots.calibration({"it": model}, rows_of(name), labels_of(name)),
     "probabilities": lambda name, model: plots.probabilities(model, rows_of(name), labels_of(name)),
@@ -100,9 +117,15 @@ REFUSED = {
         "coefficients",
     ): r"draws coefficients of columns, and BayesianKernelClassifier has none; fit BayesianSVC",
     ("kernel", "agreement with it"): r"and BayesianKernelClassifier has none",
-    ("pairs", "coefficients"): r"two classes, and this one has 3; fit two of them",
-    ("pairs", "traces with a mode"): r"one coefficient per column, and this model has 3; fit two classes",
-    ("sum-to-zero", "agreement with it"): r"one coefficient per column, and this model has 3; fit two classes",
+    ("pairs", "traces with a mode"): r"same classes; they have 1 coefficient per column and 3 coefficients per column",
+    ("sum-to-zero", "agreement with it"): r"they have 1 coefficient per column and 3 coefficients per column",
+    ("kernel", "random effects"): r"draws coefficients of columns, and BayesianKernelClassifier has none",
+    ("vb", "random effects"): r"draws effects of groups, and this model has none; fit with random_effects or groups",
+    ("vb", "smooth"): r"draws smooth terms, and this model has none; fit with Smooth\('column'\) or s\(column\)",
+    ("vb", "intervals"): r"draws a regression, and this is a classifier; fit BayesianSVR",
+    ("regression", "margins"): r"draws a classifier, and this is a regression; fit BayesianSVC",
+    ("vb", "boundary"): r"draws over 2 columns, and X has 3 of numbers; name them, as in columns=\['x0', 'x1'\]",
+    ("kernel", "traces"): r"needs draws, and inference='vb' has none; fit with 'gibbs'",
     ("groups", "agreement with it"): r"the same columns; one has 'x0' and the other 'a'",
     ("regression", "probabilities"): r"this is a regression; fit BayesianSVC",
     ("unfitted", "traces"): r"not fitted yet",
@@ -118,8 +141,10 @@ def test_the_sentence_says_what_is_wrong(name, picture):
 
 
 def test_calibration_wants_named_models_of_two_classes():
-    with pytest.raises(ValueError, match="models must be a dict from a name to a model; got BayesianSVC"):
-        plots.calibration(model_of("vb"), X, TWO)
+    with pytest.raises(ValueError, match=r"draws a fitted model, as in BayesianSVC.*got LogisticRegression"):
+        plots.calibration(model_of("of another library"), X, TWO)
+    with pytest.raises(ValueError, match="arrays with the probability of the second class; got object"):
+        plots.calibration({"nothing": object()}, X, TWO)
     with pytest.raises(ValueError, match=r"one per row of y; got shape \(45, 3\)"):
         plots.calibration({"pairs": model_of("pairs")}, X, TWO)
 

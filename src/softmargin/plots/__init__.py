@@ -1,15 +1,55 @@
-"""Pictures of a fitted model: coefficients, reliability, predictions, and which variables matter."""
+"""Pictures of a fitted model: coefficients, reliability, predictions, terms, and which variables matter."""
 
-from softmargin.plots.fits import calibration, coefficients, demo_figure, probabilities
-from softmargin.plots.selection import agreement, inclusion, path, traces
+from softmargin.plots.displays.chains import AgreementDisplay, TracesDisplay
+from softmargin.plots.displays.coefficients import CoefficientsDisplay, InclusionDisplay
+from softmargin.plots.displays.decisions import ConfusionDisplay, MarginsDisplay
+from softmargin.plots.displays.path import PathDisplay
+from softmargin.plots.displays.probabilities import CalibrationDisplay, ProbabilitiesDisplay
+from softmargin.plots.displays.surfaces import BoundaryDisplay, IntervalsDisplay
+from softmargin.plots.displays.terms import RandomEffectsDisplay, SmoothDisplay
+from softmargin.plots.functions import (
+    agreement,
+    boundary,
+    calibration,
+    coefficients,
+    confusion,
+    demo_figure,
+    inclusion,
+    intervals,
+    margins,
+    path,
+    probabilities,
+    random_effects,
+    smooth,
+    traces,
+)
 
 __all__ = [
+    "AgreementDisplay",
+    "BoundaryDisplay",
+    "CalibrationDisplay",
+    "CoefficientsDisplay",
+    "ConfusionDisplay",
+    "InclusionDisplay",
+    "IntervalsDisplay",
+    "MarginsDisplay",
+    "PathDisplay",
+    "ProbabilitiesDisplay",
+    "RandomEffectsDisplay",
+    "SmoothDisplay",
+    "TracesDisplay",
     "agreement",
+    "boundary",
     "calibration",
     "coefficients",
+    "confusion",
     "demo_figure",
     "inclusion",
+    "intervals",
+    "margins",
     "path",
     "probabilities",
+    "random_effects",
+    "smooth",
     "traces",
 ]

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.array import Array
-from softmargin.core.validation import fitted
-from softmargin.estimators.formula.formula import Formula
-from softmargin.estimators.kernel_machine import KernelMachine
-from softmargin.estimators.linear import LinearMachine
+from softmargin.plots.numbers.subject import classes_of
 
 # Okabe and Ito's palette: distinct for colour-blind readers and in grey
 BLUE, RED, GREY, INK, PALE = "#0072B2", "#D55E00", "#8A8A8A", "#222222", "#E8E8E8"
@@ -54,59 +50,25 @@ def finish(ax: Any, x: str, y: str) -> None:
     ax.set_ylabel(y, fontsize=9.5)
 
 
-def spreads(model: Any) -> Array:
-    """Standard deviation of each column of a fitted model, as the model took it; 1 where it did not standardize.
-
-    Zero for columns without spread, whose coefficients are zero anyway.
-    """
-    columns = model.posterior_.columns
-    unit = np.zeros(columns.n_features)
-    unit[columns.keep] = 1.0 / columns.scale
-    return unit
+def effect(machine: Any) -> str:
+    """What a coefficient for one standard deviation of its column is."""
+    return f"change of f for one {'sd' if machine.standardize else 'unit'} of the column"
 
 
-def effect(model: Any) -> str:
-    """What a coefficient times ``spreads`` is."""
-    return f"change of f for one {'sd' if model.standardize else 'unit'} of the column"
+def ends_of(machine: Any) -> tuple[str, str]:
+    """What negative and positive coefficients speak for: two classes, less and more of a number, or of a class."""
+    classes = classes_of(machine)
+    if classes is None:
+        return "less", "more"
+    if len(classes) == 2:
+        return str(classes[0]), str(classes[1])
+    pairs = len(machine._fitted.parts) > 1
+    return ("first of the pair", "second of the pair") if pairs else ("against the class", "for the class")
 
 
-def feature_names(model: Any) -> list[str]:
-    """Names of the columns of a fitted model."""
-    if isinstance(model, (LinearMachine, Formula)):
-        return [str(name) for name in model._names()]
-    names = fitted(model, "feature_names_in_")
-    return [str(name) for name in ([f"x{j}" for j in range(model.n_features_in_)] if names is None else names)]
-
-
-def check_fitted(what: str, model: Any) -> None:
-    """Refuse what is no fitted estimator of this library."""
-    if not isinstance(model, (LinearMachine, KernelMachine, Formula)):
-        raise ValueError(f"{what} draws a fitted model, as in BayesianSVC().fit(X, y); got {type(model).__name__}.")
-    check_is_fitted(model)
-
-
-def check_coefficients(what: str, model: Any) -> None:
-    """Refuse a fitted model without one coefficient per column."""
-    if fitted(model, "coef_") is None:
-        check_fitted(what, model)
-        raise ValueError(
-            f"{what} draws coefficients of columns, and {type(model).__name__} has none; fit BayesianSVC or "
-            "BayesianSVR."
-        )
-    rows = len(np.atleast_2d(model.coef_))
-    if rows > 1:
-        raise ValueError(f"{what} draws one coefficient per column, and this model has {rows}; fit two classes.")
-
-
-def directions(what: str, model: Any) -> tuple[str, str]:
-    """What a negative and a positive coefficient speak for: the two classes, or less and more of a number."""
-    check_fitted(what, model)
-    classes = fitted(model, "classes_")
-    labels = ["less", "more"] if classes is None else [str(label) for label in classes]
-    if len(labels) != 2:
-        raise ValueError(f"{what} draws a model of two classes, and this one has {len(labels)}; fit two of them.")
-    check_coefficients(what, model)
-    return labels[0], labels[1]
+def colour_of(number: int) -> str:
+    """The colour of one of several outputs."""
+    return (BLUE, RED, *(colour for colour, _, _ in SERIES))[number % 6]
 
 
 def bend(ax: Any, letters: str, values: Array) -> None:
