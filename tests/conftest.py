@@ -18,6 +18,15 @@ def data_dir():
     return path
 
 
+@pytest.fixture(scope="session")
+def dask_client():
+    """A connection to two Dask workers with one thread each, in processes of their own."""
+    distributed = pytest.importorskip("distributed")
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        yield client
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave tests marked ``soak`` out of every run whose -m does not speak of them."""
     if "soak" in config.option.markexpr:

@@ -18,6 +18,7 @@ EXTRAS = {
     "Formula": "formulae",
     "softmargin.fit": "formulae",
     "polars": "polars",
+    "dask": "distributed",
 }
 
 

@@ -212,6 +212,12 @@ REFUSALS: dict[str, Refusal] = {
         "{kind} needs more rows than columns and solver='auto' or 'cholesky', and has {rows} rows and {columns} "
         "columns with solver={solver!r}; bring the rows into memory.",
     ),
+    "all rows elsewhere": Refusal(
+        "X that is not in memory",
+        "an inference that holds products of all rows, where there are very many",
+        "this inference needs the rows in memory, and {kind} has {rows:,} rows of {columns:,} coefficients; use "
+        "inference='vb', or bring the rows into memory.",
+    ),
     "a part without what is needed": Refusal(
         "an engine or solver",
         "a part that does not offer what it needs, as one of your own may",

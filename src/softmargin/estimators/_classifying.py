@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.array import Array
 from softmargin.core.validation import check_choice
+from softmargin.estimators.given.dask import computed
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise, by_model
@@ -151,4 +152,5 @@ class Classifying:
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Share of rows whose class is predicted."""
-        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+        y, found, weight = map(computed, (y, self.predict(X, groups), sample_weight))
+        return float(accuracy_score(y, found, sample_weight=weight))

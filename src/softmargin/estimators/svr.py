@@ -15,6 +15,7 @@ from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._responses import LIKELIHOODS, Responding, numbers, response_units
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
+from softmargin.estimators.given.dask import computed
 from softmargin.estimators.given.kinds import taken
 from softmargin.estimators.linear import LinearMachine, check_level
 from softmargin.estimators.parameters import keywords
@@ -316,4 +317,5 @@ class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Share of the variance of y that is predicted, R^2."""
-        return float(r2_score(y, self.predict(X, groups=groups), sample_weight=sample_weight))
+        y, found, weight = map(computed, (y, self.predict(X, groups=groups), sample_weight))
+        return float(r2_score(y, found, sample_weight=weight))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from softmargin.estimators.given.arguments import Given
+from softmargin.estimators.given.dask import DaskCollections
 from softmargin.estimators.given.devices import Devices
 from softmargin.estimators.given.files import Files
 
@@ -21,7 +22,7 @@ class Kind(Protocol):
         """Rows to predict as a ``Streamed`` or an array; ``names`` are those of the columns of the fit."""
 
 
-_KINDS: tuple[Kind, ...] = (Devices(), Files())
+_KINDS: tuple[Kind, ...] = (DaskCollections(), Devices(), Files())
 
 
 def taken(X: Any, y: Any, sample_weight: Any, groups: Any) -> Given:

@@ -174,7 +174,7 @@ def _all_fitted(
             return None
         if pair.fit.outcome.interrupted:
             stop.set()
-        return pair
+        return pair.settled()  # and with the states of its engine go its rows, wherever they are
 
     tasks = [partial(one, number, i, j) for number, (i, j) in wanted]
     found = [pair for pair in on_threads(tasks, workers, stop) if pair is not None]

@@ -77,21 +77,17 @@ class Crew:
         addresses = list(self._alive())
         for k, run in enumerate(self.runs):
             self._begin(run, addresses[k % len(addresses)])
-        for run in self.runs:
-            try:
-                self._begun(run)
-            except Lost:
-                self._rebuild(run)
-
-    def close(self) -> None:
-        """Let the rows go."""
-        for run in self.runs:
-            run.future = run.actor = None
+        with self.client.as_current():
+            for run in self.runs:
+                try:
+                    self._begun(run)
+                except Lost:
+                    self._rebuild(run)
 
     def entry(self, **what: Any) -> Entry:
         """What is about to be left with the rows; the log is cut where it has grown too long."""
-        letters = sum(len(each.letter or b"") for each in list(self.log.values()))
-        if len(self.log) >= _LONGEST or letters > _LARGEST:
+        letters = [each.letter for each in list(self.log.values()) if each.letter is not None]
+        if len(letters) >= _LONGEST or sum(map(len, letters)) > _LARGEST:
             self._cut()
         return Entry(next(self.numbers), **what)
 
@@ -123,7 +119,10 @@ class Crew:
 
     def asked(self, call: Callable[[Run], Any], runs: Sequence[Run] | None = None) -> list[Any]:
         """The answers of runs, all by default; those that lose their worker are rebuilt, and asked again."""
-        runs = self.runs if runs is None else runs
+        with self.client.as_current():
+            return self._asked(call, self.runs if runs is None else runs)
+
+    def _asked(self, call: Callable[[Run], Any], runs: Sequence[Run]) -> list[Any]:
         answers: dict[int, Any] = {}
         missing = list(runs)
         for _ in range(1 + _LOSSES):

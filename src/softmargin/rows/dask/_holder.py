@@ -57,7 +57,8 @@ class Holder:
     """
 
     def __init__(self, X: Array, first: int, threads: int = 1) -> None:
-        self.X, self.first = X, first
+        # what a message brought may lie askew in memory, and products would then be made in another order
+        self.X, self.first = np.require(X, np.float64, ["C", "A"]), first
         step = CELL * max(1, min(_BLOCK, -(-len(X) // (CELL * threads))))
         self.cuts = [(lo, min(lo + step, len(X))) for lo in range(0, len(X), step)]
         self.kept: dict[int, list[Any]] = {}  # by number, one record of vectors per block

@@ -13,12 +13,13 @@ import numpy as np
 from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.rows.block import CELL
+from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.dask._crew import Crew, Entry, Run, encoded, time_limit
 from softmargin.rows.dask._holder import Errand, Form
 from softmargin.rows.in_memory import Blocks, Cell
-from softmargin.rows.summation import joined
+from softmargin.rows.summation import TreeSum, joined
 
-__all__ = ["DaskRows", "Piece", "crew_of", "rows_at"]
+__all__ = ["DaskRows", "Piece", "crew_of", "current_client", "rows_at"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ def _dropped(entry: Entry, dead: Any) -> None:
     dead.append(entry.number)
 
 
-class DaskRows:
+class DaskRows(ByVisits):
     """Rows in the memory of Dask workers, cut into the cells that they have in memory.
 
     So results are bitwise those of the same rows in memory, whatever the chunks they come in, the number of workers, or
@@ -155,34 +156,28 @@ class DaskRows:
     def close(self) -> None:
         """Nothing to give back: workers let the rows go when nobody here has them any more."""
 
+    def redesigned(self, design: Any) -> Blocks:
+        """The same responses with other columns, which are here."""
+        return Blocks(design, self.y, self.weight)
+
+    def with_residual(self, residual: Array) -> Blocks:
+        """Predictors with a variance of their own are those of columns that are here."""
+        raise NotImplementedError("rows on Dask workers have no variance beside that of their coefficients")
+
+    def map(self, fn: Callable[[Cell], Any]) -> list[Any]:
+        """Apply ``fn`` to every cell, here: for vectors over few rows."""
+        return [fn(cell) for cell in self.cells]
+
+    def reduce(self, fn: Callable[[Cell], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Sum over cells of the tuples that ``fn`` returns here, in a fixed tree order."""
+        tree = TreeSum()
+        for cell in self.cells:
+            tree.push(cell.number, 0, fn(cell))
+        return tree.total()
+
     def parallel(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Apply ``fn`` to every item, here."""
         return [fn(item) for item in items]
-
-    def matvec(self, beta: Array) -> Array:
-        """Linear predictor ``f = X beta``."""
-        f: Array = self.keep(visits.predictors, beta)[0].fetch().f
-        return f
-
-    def rmatvec(self, b: Array) -> Array:
-        """``X' b``."""
-        total: Array = self.sum(visits.transposed, None, self.place(visits.One(b)))[0]
-        return total
-
-    def gram(self, w: Array, b: Array) -> tuple[Array, Array]:
-        """``X' diag(w) X`` and ``X' b`` in one pass over the rows."""
-        A, c = self.sum(visits.gram, None, self.place(visits.Messages(w, b)))
-        return A, c
-
-    def row_quad(self, root: Any) -> Array:
-        """Variance of every linear predictor, ``|root' x_i|^2`` with covariance ``root root'``."""
-        v: Array = self.keep(visits.variances, root)[0].fetch()[0]
-        return v
-
-    def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
-        """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
-        f, v = self.keep(visits.moments, (mean, root))[0].fetch()
-        return f, v
 
     def excess(self, mean: Array) -> float:
         """Variance of every predictor at known coefficients: none, since no entries are missing."""
@@ -202,8 +197,33 @@ def rows_at(crew: Crew, places: Any) -> Array:
     return rows
 
 
-def crew_of(client: Any, pieces: Sequence[Piece]) -> Crew:
+def current_client() -> Any:
+    """The user's connection to a cluster."""
+    try:
+        from distributed import default_client
+    except ImportError as error:
+        raise ImportError(
+            "rows in a Dask collection are fitted on dask.distributed, which is not installed: "
+            "pip install 'softmargin[dask]'."
+        ) from error
+    try:
+        return default_client()
+    except ValueError:
+        raise ValueError(
+            "X is a Dask collection, and there is no cluster to hold its rows: make one before fit with client = "
+            "dask.distributed.Client(), or bring the rows into memory with X.compute()."
+        ) from None
+
+
+def crew_of(client: Any, pieces: Sequence[Piece], p: int) -> Crew:
     """Send the rows that pieces make to the workers, each a run of cells as long as its threads are many."""
+    limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    need, room = 8.0 * p * sum(piece.size for piece in pieces), float(sum(limits))
+    if limits and need > room and all(limits):
+        raise MemoryError(
+            f"the rows of X take {need / 1e9:.3g} GB, and the Dask workers may use {room / 1e9:.3g} GB: start more "
+            "workers, give them more memory, or use fewer columns."
+        )
     crew = Crew(client, _runs(pieces, client.nthreads()), time_limit())
     crew.start()
     return crew

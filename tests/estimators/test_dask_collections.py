@@ -1,0 +1,167 @@
+"""Dask arrays and data frames as X: fits are those of the same rows in memory, and predictions stay lazy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from softmargin import BayesianSVC, BayesianSVR
+from softmargin.estimators.given import dask as given
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+N = 5000  # three cells, the last one short
+CHUNKS = ((1, 2500, 7, 2492), (2, 3))
+FITS = {
+    "vb": {"inference": "vb"},
+    "map": {"inference": "map"},
+    "meanfield": {"inference": "meanfield"},
+    "gibbs": {"inference": "gibbs", "draws": 6, "warmup": 2, "chains": 2},
+    "hmc": {"inference": "hmc", "draws": 6, "warmup": 2, "chains": 2},
+    "svi": {"inference": "svi"},
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 5)) * np.geomspace(0.1, 30.0, 5) + np.arange(5)
+    return X, X[:, 0] * 5.0 - 0.05 * X[:, 4] + rng.logistic(size=N)
+
+
+def fitted(X, y, name, **options):
+    return BayesianSVC(learning_rate=0.25, random_state=0, **FITS[name], **options).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def wanted(data):
+    X, f = data
+    kept = {}
+
+    def of(name):
+        if name not in kept:
+            kept[name] = fitted(X, f > 0, name)
+        return kept[name]
+
+    return of
+
+
+def same(found, wanted):
+    np.testing.assert_array_equal(found.coef_, wanted.coef_)
+    np.testing.assert_array_equal(found.intercept_, wanted.intercept_)
+    np.testing.assert_array_equal(found.trace_, wanted.trace_)
+
+
+@pytest.fixture(autouse=True)
+def away(monkeypatch):
+    """Rows stay on the workers however few they are."""
+    monkeypatch.setattr(given, "_HOME", 0)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of short chains
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_on_workers_has_the_bits_of_one_in_memory(dask_client, data, wanted, name):
+    X, f = data
+    with dask_client.as_current():
+        found = fitted(da.from_array(X, chunks=CHUNKS), da.from_array(f > 0, chunks=999), name)
+    same(found, wanted(name))
+
+
+def test_one_worker_with_threads_gives_the_same_bits(data, wanted):
+    X, f = data
+    local = {"n_workers": 1, "threads_per_worker": 3, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster):
+        same(fitted(da.from_array(X, chunks=1700), f > 0, "vb"), wanted("vb"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("workers", [1, 4])
+def test_any_number_of_workers_gives_the_same_bits(data, wanted, workers):
+    X, f = data
+    local = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster):
+        for name in FITS:
+            same(fitted(da.from_array(X, chunks=CHUNKS), f > 0, name), wanted(name))
+
+
+def test_a_pipeline_takes_a_data_frame_with_named_columns(dask_client, data):
+    X, f = data
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(yes=f > 0, times=np.tile([0.0, 1.0, 2.0, 1.0], N // 4))
+    lazy = dd.from_pandas(frame, npartitions=3)
+    model = make_pipeline(
+        FunctionTransformer(lambda X: X.assign(ab=X.a * X.b)), BayesianSVC(learning_rate=0.25, random_state=0)
+    )
+    columns = list("abcde")
+    here = model.fit(frame[columns], frame.yes, bayesiansvc__sample_weight=frame.times)
+    mean, p = here[-1].coef_, here.predict_proba(frame[columns])
+    with dask_client.as_current():
+        there = model.fit(lazy[columns], lazy.yes, bayesiansvc__sample_weight=lazy.times)
+        np.testing.assert_array_equal(there[-1].coef_, mean)
+        assert there[-1].feature_names_in_.tolist() == [*columns, "ab"]
+        found = there.predict_proba(lazy[columns])
+        assert isinstance(found, da.Array)
+        np.testing.assert_allclose(found.compute(), p, rtol=1e-12)
+        assert there[-1].score(lazy[columns].assign(ab=lazy.a * lazy.b), frame.yes) > 0.5
+        by_name = BayesianSVC(learning_rate=0.25, random_state=0).fit(
+            lazy.assign(ab=lazy.a * lazy.b)[[*columns, "ab", "yes", "times"]], "yes", sample_weight="times"
+        )
+        np.testing.assert_array_equal(by_name.coef_, mean)
+
+
+def test_predictions_of_lazy_rows_are_lazy_on_any_scheduler(data, wanted):
+    X, _ = data
+    lazy, model = da.from_array(X, chunks=CHUNKS), wanted("vb")
+    found = [model.predict(lazy), model.predict_proba(lazy), *model.decision_function(lazy, return_std=True)]
+    assert all(isinstance(each, da.Array) for each in found)
+    assert [each.shape for each in found] == [(N,), (N, 2), (N,), (N,)]
+    here = [model.predict(X), model.predict_proba(X), *model.decision_function(X, return_std=True)]
+    for lazily, each in zip(found, here, strict=True):
+        assert lazily.dtype == each.dtype
+        np.testing.assert_allclose(lazily.compute(scheduler="sync").astype(float), each.astype(float), rtol=1e-10)
+
+
+def test_many_classes_and_a_response_of_numbers(dask_client, data):
+    X, f = data
+    lazy, y = da.from_array(X, chunks=CHUNKS), np.digitize(f, (-2.0, 2.0))
+    with dask_client.as_current():
+        classes, numbers = fitted(lazy, y, "meanfield"), BayesianSVR(likelihood="squared").fit(lazy, f)
+    np.testing.assert_array_equal(classes.coef_, fitted(X, y, "meanfield").coef_)
+    np.testing.assert_array_equal(numbers.coef_, BayesianSVR(likelihood="squared").fit(X, f).coef_)
+
+
+def test_few_rows_are_brought_home_where_all_features_are(data, monkeypatch):
+    monkeypatch.setattr(given, "_HOME", 10**6)
+    X, f = data
+    X = np.where(X < -2.0, np.nan, X)
+    frame = pd.DataFrame(X[:600], columns=list("abcde")).assign(yes=f[:600] > 0)
+    model = BayesianSVC(learning_rate=0.25, random_state=0, missing="indicator")
+    wanted = model.fit(frame.drop(columns="yes"), frame.yes).coef_
+    found = model.fit(dd.from_pandas(frame, npartitions=2), "yes").coef_
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_cannot_be_fitted_is_said_in_a_sentence(dask_client, data):
+    X, f = data
+    lazy, y = da.from_array(X, chunks=CHUNKS), f > 0
+    with pytest.raises(ValueError, match=r"no cluster to hold its rows: make one before fit with client"):
+        BayesianSVC().fit(lazy, y)
+    with dask_client.as_current():
+        with pytest.raises(ValueError, match="X has no column 'yes'"):
+            BayesianSVC().fit(lazy, "yes")
+        with pytest.raises(ValueError, match="contains NaN in column 2"):
+            BayesianSVC().fit(da.where(lazy == X[3000, 2], np.nan, lazy), y)
+        with pytest.raises(ValueError, match="column b of X holds"):
+            BayesianSVC().fit(dd.from_pandas(pd.DataFrame({"a": X[:, 0], "b": pd.Timestamp(0)}), npartitions=2), y)
+        with pytest.raises(RuntimeError, match=r"rows 0\.\.4096 of X could not be made on a worker: no such file"):
+            BayesianSVC().fit(lazy.map_blocks(_unreadable, dtype=float), y)
+
+
+def _unreadable(block):
+    if block.shape[0] > 1:
+        raise OSError("no such file")
+    return block
