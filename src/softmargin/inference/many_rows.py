@@ -29,7 +29,8 @@ _ALIKE = 3e-3  # relative difference of variances that no probability shows
 
 def suits(model: Model) -> bool:
     """Whether a model has so many rows that ``of_many_rows`` is for it."""
-    return many_rows(model) and not model.prior.selects and not model.unknowns and not model.prior.parts
+    plain = not (model.prior.selects or model.unknowns or model.prior.parts)
+    return plain and not model.blocks.stays and many_rows(model)  # on a device all rows cost less than some at home
 
 
 def choice_rows(n: int, size: int) -> Any:
