@@ -58,6 +58,11 @@ def _variances(model: Model, root: Any, near: Array) -> Array:
     return near * float(ratio.mean())
 
 
+def _moments(model: Model, mean: Array, root: Any, near: Array) -> Any:
+    """Moments of the predictors, left with the rows; variances may come from those of a covariance nearby."""
+    return model.blocks.place(Moments(model.blocks.matvec(mean), _variances(model, root, near)))
+
+
 def by_batches(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     """By batches of rows; of very many rows only some have leave-one-out predictors.
 
@@ -94,8 +99,7 @@ def of_many_rows(model: Model, settings: Settings, first: Fit | None = None) -> 
         try:
             mixture = mix_over_scale(outcome.state.small, outcome.state.few)
             mean, root, scales, weights = mixture.mean, mixture.root, mixture.scales, mixture.weights
-            f, v = model.blocks.matvec(mean), _variances(model, root, state.v)
-            rows = model.blocks.place(Moments(f, v))
+            rows = _moments(model, mean, root, state.v)
             state = state._replace(rows=model.blocks.keep(messages, Face(model.loss, "gaussian"), rows)[0])
         except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
             outcome.interrupted = True

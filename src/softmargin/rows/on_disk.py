@@ -147,8 +147,7 @@ class InFiles(ByVisits):
 
     def pick(self, index: Any) -> Blocks:
         """Some rows, home."""
-        weight = np.ascontiguousarray(self.weight[index])
-        return Blocks(self.design.pick(index), self.y[index] if len(self.y) else None, weight)
+        return Blocks(self.design.pick(index), self._y.pick(index), self._weight.pick(index))
 
     def excess(self, mean: Array) -> float:
         """Variance of every predictor at known coefficients: none, since no entries are missing."""

@@ -23,6 +23,9 @@ class Vector(Protocol):
     def read(self, lo: int, hi: int) -> Array:
         """The entries lo..hi."""
 
+    def pick(self, index: Any) -> Array:
+        """Some entries."""
+
     def whole(self) -> Array:
         """All entries."""
 
@@ -40,6 +43,10 @@ class AtHome:
     def read(self, lo: int, hi: int) -> Array:
         """The entries lo..hi, next to each other as double numbers; none of an empty vector."""
         return np.ascontiguousarray(self.x[lo:hi], dtype=np.float64)
+
+    def pick(self, index: Any) -> Array:
+        """Some entries, as double numbers."""
+        return np.ascontiguousarray(self.x[index], dtype=np.float64)
 
     def whole(self) -> Array:
         """All entries."""
@@ -62,6 +69,10 @@ class InScratch:
         if read_at(self.file, out, 8 * lo) < out.nbytes:
             raise ended("a scratch file", hi)
         return out
+
+    def pick(self, index: Any) -> Array:
+        """Some entries."""
+        return np.ascontiguousarray(self.whole()[index])
 
     def whole(self) -> Array:
         """All entries, mapped into memory for as long as somebody has them; changes are not written."""
