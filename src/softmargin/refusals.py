@@ -88,6 +88,23 @@ REFUSALS: dict[str, Refusal] = {
         "`solver='cg'`",
         "inference='svi' needs rows, and solver='cg' has products alone; use inference='vb'.",
     ),
+    "stream of wide rows": Refusal(
+        "`partial_fit`",
+        "a first call with more columns than rows",
+        "partial_fit holds a matrix of the columns from the first call on: give that call more rows than columns, or "
+        "solver='cholesky'.",
+    ),
+    "balanced stream": Refusal(
+        "`partial_fit`",
+        "`class_weight='balanced'`",
+        "class_weight='balanced' needs the shares of all rows, which partial_fit does not know: give the weights as a "
+        "dict.",
+    ),
+    "stream of scores": Refusal(
+        "`partial_fit`",
+        "one model of more than two classes",
+        "{scheme} has no partial_fit; use multi_class='pairwise'.",
+    ),
     "temperature": Refusal(
         "`engine_options={'temperature': ...}`",
         "a learned scale, or a prior other than ridge, lasso, bridge",

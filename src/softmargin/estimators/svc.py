@@ -18,6 +18,7 @@ from softmargin.core.validation import (
 from softmargin.designs.classes import pair_weights
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._classifying import PROBABILITIES, Classifying
+from softmargin.estimators._streaming import StreamedLabels
 from softmargin.estimators._tables import header_of
 from softmargin.estimators._training import Training, training_rows
 from softmargin.estimators.fresh import fresh
@@ -45,7 +46,7 @@ _SIGNAL = 0.98  # share of the entropy of the class shares above which the hinge
 _LOSSES: dict[str, Any] = {"hinge": Hinge, "squared-hinge": SquaredHinge, "logit": Logit, "probit": Probit}
 
 
-class BayesianSVC(Classifying, Selection, ClassifierMixin, LinearMachine):
+class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, LinearMachine):
     """Support vector classifier that learns its penalty and says how sure it is.
 
     The pseudo-likelihood is ``exp(-2 c_i max(1 - y_i f_i, 0))`` with ``c_i = learning_rate * sample_weight *

@@ -13,6 +13,7 @@ from softmargin.core.array import Array
 from softmargin.core.validation import check_choice
 from softmargin.estimators._callbacks import fit_tasks, managed
 from softmargin.estimators._responses import LIKELIHOODS, Responding, numbers, response_units
+from softmargin.estimators._streaming import StreamedNumbers
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.given.dask import computed
@@ -37,7 +38,7 @@ from softmargin.rows.streams import Streams
 __all__ = ["BayesianSVR"]
 
 
-class BayesianSVR(Responding, Selection, RegressorMixin, LinearMachine):
+class BayesianSVR(StreamedNumbers, Responding, Selection, RegressorMixin, LinearMachine):
     """Support vector regression that learns its penalty and its noise, with intervals for coefficients and predictions.
 
     Errors ``e = y - f`` have the density ``exp(-2 max(|e| - epsilon, 0)/nu)/(2 epsilon + nu)``: flat within epsilon,

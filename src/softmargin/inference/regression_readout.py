@@ -155,6 +155,10 @@ class RegressionReadout:
         moments = mixed_cavity(mixture.weights, [_left_out(model, each, self.part) for each in mixture.states])
         return self._held(model.y, *moments, *levels_of_law(unknowns[self.noise]))
 
+    def scored(self, y: Array, f: Array, v: Array, max_kv: float, unknowns: tuple[Any, ...]) -> HeldOutResponses:
+        """Rows that a Gaussian fit has not seen yet."""
+        return self._held(y, f, v, max_kv, *levels_of_law(unknowns[self.noise]))
+
     def predictors(self, model: Model, beta: Array, f: Array) -> Array:
         """The linear predictors are all there is."""
         return f

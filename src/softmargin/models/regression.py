@@ -29,6 +29,7 @@ from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.variational import fit_vb
 from softmargin.models.compose import Data, compose
 from softmargin.models.fitted import Fitted, Linear
+from softmargin.models.stream import Stream
 from softmargin.models.two_class import Recipe
 from softmargin.posterior import diagnostics
 from softmargin.priors.ridge import Ridge
@@ -109,6 +110,8 @@ class Responses(Fitted):
 class Regression(Responses, Linear):
     """A fitted regression on columns, effects of groups and missing entries."""
 
+    stream: Stream | None = None  # where it was fitted by batches: what more rows go on from
+
 
 def fit_regression(
     recipe: Recipe,
@@ -146,7 +149,8 @@ def fit_regression(
         finally:
             whole.model.blocks.close()
     parted = Regression.parted(fit._replace(scale=units.spread * fit.scale), whole.reader(fit, units.spread))
-    return Regression(units=units, likelihood=likelihood, record=record, **parted)
+    stream = Stream.of_responses(fit) if whole.basis is None else None
+    return Regression(units=units, likelihood=likelihood, record=record, stream=stream, **parted)
 
 
 class LikelihoodChoice(NamedTuple):

@@ -40,6 +40,7 @@ from softmargin.models.build import kept_columns
 from softmargin.models.compose import Data, compose, some_rows
 from softmargin.models.fitted import Fitted, Linear
 from softmargin.models.remarks import compared_with_logit
+from softmargin.models.stream import Stream
 from softmargin.models.wide import choose_wide, is_wide
 from softmargin.priors.ridge import Ridge
 from softmargin.rows.in_memory import one_blas_thread
@@ -162,6 +163,8 @@ class Binary(Fitted):
 class LinearBinary(Linear, Binary):
     """A fitted model of two classes with columns, effects of groups and missing entries."""
 
+    stream: Stream | None = None  # where it was fitted by batches: what more rows go on from
+
     def _linked_moments(self, X: Any) -> tuple[Array, Array]:
         """The link weighs what is not known by lam, learned from rows of known groups.
 
@@ -211,7 +214,9 @@ def fit_two_classes(
         finally:
             model.blocks.close()
     parted = LinearBinary.parted(fit, whole.reader(fit))
-    return LinearBinary(learning_rate=chosen.candidate.rate, loss=recipe.loss, chosen=chosen, **parted)
+    stream = Stream.of_two_classes(fit, sign, weight, chosen.candidate) if whole.basis is None else None
+    own: Any = {"learning_rate": chosen.candidate.rate, "loss": recipe.loss, "chosen": chosen, "stream": stream}
+    return LinearBinary(**own, **parted)
 
 
 def _quick(model: Model, settings: Settings, first: Fit | None = None) -> Fit:

@@ -73,6 +73,7 @@ _PARTS = {
     "models.random_effects.terms": ["_Curve", "_Groups"],
     "models.reader": ["Reader"],
     "models.regression": ["Likelihood", "Regression"],
+    "models.stream": ["Scored", "Stream"],
     "models.two_class": ["LinearBinary"],
     "posterior.classes": ["ClassDraws", "ClassGaussian", "ClassPoint"],
     "posterior.coefficients": ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "_LeadingRoot"],
@@ -94,7 +95,7 @@ _PARTS = {
     "solvers.gaussian": ["Gaussian"],
     "solvers.low_rank": ["EnlargedRoot"],
     "unknowns.covariates": ["CovariateLaw"],
-    "unknowns.noise": ["Noise"],
+    "unknowns.noise": ["Noise", "NoiseLaw", "NoiseState"],
 }
 KERNELS = (  # of scikit-learn's Gaussian processes
     "CompoundKernel",

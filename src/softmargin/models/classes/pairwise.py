@@ -15,6 +15,7 @@ import pandas as pd
 from softmargin.core.array import Array
 from softmargin.models.build import kept_columns
 from softmargin.models.compose import some_rows
+from softmargin.models.stream import more_of_two_classes
 from softmargin.models.two_class import Binary, Recipe, fit_two_classes
 from softmargin.posterior import diagnostics
 from softmargin.rows.elsewhere import read_rows
@@ -23,7 +24,7 @@ from softmargin.rows.threads import on_threads
 from softmargin.rows.totals import totals
 from softmargin.survival.watch import present, watched
 
-__all__ = ["Pairwise", "Scores", "by_model", "couple", "fit_pairwise", "paired", "until"]
+__all__ = ["Pairwise", "Scores", "by_model", "couple", "fit_pairwise", "more_pairs", "paired", "until"]
 
 _CLIP = 1e-6  # pair probabilities closer to 0 or 1 than this say nothing reliable
 _ROWS = 4096  # rows coupled at once
@@ -149,6 +150,31 @@ def fit_pairwise(
         return fit_two_classes(recipe, *part, **task)
 
     return paired(one, X, index, weight, k, workers)
+
+
+def more_pairs(
+    recipe: Recipe,
+    before: Pairwise,
+    X: Any,
+    index: Any,
+    count: Array,
+    weight: Array,
+    *,
+    streams: Streams,
+    workers: int = 1,
+    callback: Callable[[int, Any], bool] | None = None,
+) -> Pairwise:
+    """All pairs after more rows; a pair of which no row is there stays as it was."""
+
+    def one(number: int, rows: Any, sign: Array, stop: Event) -> Binary:
+        last = before.pairs[number]
+        if not len(rows):
+            return last
+        task: dict[str, Any] = {"streams": streams.child(number), "callback": until(stop, callback)}
+        pair: Binary = more_of_two_classes(recipe, last, X[rows], sign, count[rows], weight[rows], **task)
+        return pair
+
+    return paired(one, X, index, weight, before.k, workers)
 
 
 def until(stop: Event, callback: Callable[[int, Any], bool] | None) -> Callable[[int, Any], bool]:

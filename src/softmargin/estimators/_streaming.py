@@ -1,0 +1,141 @@
+"""``partial_fit`` of the linear estimators: rows that go on to arrive, by batches."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight
+
+from softmargin.core.array import Array
+from softmargin.core.validation import check_numeric, costs_by_label, fitted, known_labels, labels_given, row_weights
+from softmargin.estimators._responses import numbers
+from softmargin.estimators.fresh import by_batches
+from softmargin.models.classes.schemes import more_of_classes
+from softmargin.models.observed import Observed
+from softmargin.models.stream import more_responses
+from softmargin.models.two_class import Recipe
+from softmargin.refusals import refused
+from softmargin.rows.streams import Streams
+
+__all__ = ["StreamedLabels", "StreamedNumbers"]
+
+
+class _Streamed:
+    """What goes on from call to call."""
+
+    fit: Any
+    random_state: Any
+    _fitted: Any
+    _validated: Any
+    _run_settings: Any
+    _publish: Any
+    _check_parameters: Any
+    inference: str
+    _seen: Any
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is a fit by batches to go on from."""
+        before = fitted(self, "_fitted")
+        return before is not None and fitted(before.parts[0], "stream") is not None
+
+    def _started(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """The first call is a fit."""
+        self.fit(X, y, sample_weight)
+        if not self._goes_on:
+            raise ValueError(refused("stream of wide rows"))
+        return self
+
+    def _more(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Array, Recipe, Streams]:
+        """New rows that count, checked; what is asked for; and random streams, which no batch shares with another."""
+        prior = self._check_parameters()
+        check_numeric(X)
+        X, y = self._validated(X), np.asarray(y)
+        if y.shape != (X.shape[0],):
+            raise ValueError(f"y has shape {y.shape} and X has {X.shape[0]} rows; give one response per row.")
+        count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self._used = count > 0
+        used = np.flatnonzero(self._used)
+        if not len(used):
+            raise ValueError("all sample weights are zero, so there is nothing to learn; leave the call out.")
+        self._seen = None  # these are not all rows of the fit
+        before: Any = self._fitted.parts[0]
+        recipe = Recipe(prior, before.fit, self.inference, 1.0, run=self._run_settings())
+        self._batches = fitted(self, "_batches") or 0
+        self._batches += 1
+        streams = Streams.from_random_state(self.random_state).child(self._batches)
+        return X[used], y[used], count[used], recipe, streams
+
+
+class StreamedLabels(_Streamed):
+    """``partial_fit`` of classes."""
+
+    classes_: Any
+    class_weight: Any
+    costs: Any
+    multi_class: str
+
+    @available_if(by_batches)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add rows to a fit by batches (``inference="svi"``).
+
+        The first call fits as ``fit`` does and settles centres and scales of the columns, tilt and learning rate: give
+        it some thousand rows. Each later row is used once; the prior's scale is learned on, and steps become shorter,
+        so that the posterior converges as rows go on to arrive. A batch is scored before it is learned: ``loo_`` and
+        the calibrated link are of the 50,000 rows scored last, ``loo_probability_`` of the rows of this call.
+        ``checkpoint`` and ``max_time`` are for ``fit``; between two calls ``softmargin.save`` keeps all there is.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        classes : array, optional
+            All labels that will ever come; the first call must have rows of each.
+        """
+        if isinstance(self.class_weight, str):
+            raise ValueError(refused("balanced stream"))
+        if not self._goes_on:
+            if classes is not None and not np.isin(classes, y).all():
+                raise ValueError("the first call of partial_fit must have rows of every class; wait for more rows.")
+            if self.multi_class != "pairwise" and len(np.unique(y)) > 2:
+                raise ValueError(refused("stream of scores", scheme=f"multi_class={self.multi_class!r}"))
+            return self._started(X, y, sample_weight)
+        X, y, count, recipe, streams = self._more(X, labels_given(y), sample_weight)
+        index, k = known_labels(y, self.classes_), len(self.classes_)
+        weight = count * row_weights(np.ones(k), np.arange(k), self.classes_, self.class_weight)[index]
+        costs = costs_by_label(self.costs, self.classes_)
+        data: Any = (self._fitted, X, index, count, weight)
+        self._fitted = more_of_classes(recipe, *data, costs=costs, streams=streams).settled()
+        self._observed = Observed.of(index, count, weight)
+        self._publish()
+        return self
+
+
+class StreamedNumbers(_Streamed):
+    """``partial_fit`` of a numeric response."""
+
+    @available_if(by_batches)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add rows to a fit by batches (``inference="svi"``).
+
+        The first call fits as ``fit`` does and settles centres and scales of the columns, the likelihood and its noise:
+        give it some thousand rows. Each later row is used once; the prior's scale is learned on, and steps become
+        shorter, so that the posterior converges as rows go on to arrive. A batch is scored before it is learned:
+        ``loo_`` is of the rows of this call. ``checkpoint`` and ``max_time`` are for ``fit``; between two calls
+        ``softmargin.save`` keeps all there is.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        """
+        if not self._goes_on:
+            return self._started(X, y, sample_weight)
+        X, y, count, recipe, streams = self._more(X, y, sample_weight)
+        y = numbers(y)
+        self._fitted = more_responses(recipe, self._fitted, X, y, count, streams=streams).settled()
+        self._observed = Observed.of(y, count, count)
+        self._publish()
+        return self
