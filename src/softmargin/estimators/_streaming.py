@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -20,6 +20,17 @@ from softmargin.refusals import refused
 from softmargin.rows.streams import Streams
 
 __all__ = ["StreamedLabels", "StreamedNumbers"]
+
+
+class _Batch(NamedTuple):
+    """Rows that count, which of the given ones these are, what is asked for, and random streams of their own."""
+
+    X: Any
+    y: Any
+    times: Array
+    used: Any
+    recipe: Recipe
+    streams: Streams
 
 
 class _Streamed:
@@ -48,25 +59,26 @@ class _Streamed:
             raise ValueError(refused("stream of wide rows"))
         return self
 
-    def _more(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Array, Recipe, Streams]:
-        """New rows that count, checked; what is asked for; and random streams, which no batch shares with another."""
+    def _more(self, X: Any, y: Any, sample_weight: Any) -> _Batch:
+        """New rows that count, checked."""
         prior = self._check_parameters()
         check_numeric(X)
         X, y = self._validated(X), np.asarray(y)
         if y.shape != (X.shape[0],):
             raise ValueError(f"y has shape {y.shape} and X has {X.shape[0]} rows; give one response per row.")
         count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        self._used = count > 0
-        used = np.flatnonzero(self._used)
-        if not len(used):
-            raise ValueError("all sample weights are zero, so there is nothing to learn; leave the call out.")
+        used = np.flatnonzero(count > 0)
+        recipe = Recipe(prior, None, self.inference, 1.0, run=self._run_settings())
+        streams = Streams.from_random_state(self.random_state).child(1 + (fitted(self, "_batches") or 0))
+        return _Batch(X[used], y[used], count[used], count > 0, recipe, streams)
+
+    def _learned(self, model: Any, batch: _Batch, observed: Observed) -> Self:
+        """After a batch."""
+        self._fitted, self._used, self._observed = model.settled(), batch.used, observed
         self._seen = None  # these are not all rows of the fit
-        before: Any = self._fitted.parts[0]
-        recipe = Recipe(prior, before.fit, self.inference, 1.0, run=self._run_settings())
-        self._batches = fitted(self, "_batches") or 0
-        self._batches += 1
-        streams = Streams.from_random_state(self.random_state).child(self._batches)
-        return X[used], y[used], count[used], recipe, streams
+        self._batches = 1 + (fitted(self, "_batches") or 0)
+        self._publish()
+        return self
 
 
 class StreamedLabels(_Streamed):
@@ -102,15 +114,13 @@ class StreamedLabels(_Streamed):
             if self.multi_class != "pairwise" and len(np.unique(y)) > 2:
                 raise ValueError(refused("stream of scores", scheme=f"multi_class={self.multi_class!r}"))
             return self._started(X, y, sample_weight)
-        X, y, count, recipe, streams = self._more(X, labels_given(y), sample_weight)
-        index, k = known_labels(y, self.classes_), len(self.classes_)
-        weight = count * row_weights(np.ones(k), np.arange(k), self.classes_, self.class_weight)[index]
+        batch = self._more(X, labels_given(y), sample_weight)
+        index, k = known_labels(batch.y, self.classes_), len(self.classes_)
+        weight = batch.times * row_weights(np.ones(k), np.arange(k), self.classes_, self.class_weight)[index]
         costs = costs_by_label(self.costs, self.classes_)
-        data: Any = (self._fitted, X, index, count, weight)
-        self._fitted = more_of_classes(recipe, *data, costs=costs, streams=streams).settled()
-        self._observed = Observed.of(index, count, weight)
-        self._publish()
-        return self
+        data: Any = (self._fitted, batch.X, index, batch.times, weight)
+        model = more_of_classes(batch.recipe, *data, costs=costs, streams=batch.streams)
+        return self._learned(model, batch, Observed.of(index, batch.times, weight))
 
 
 class StreamedNumbers(_Streamed):
@@ -133,9 +143,7 @@ class StreamedNumbers(_Streamed):
         """
         if not self._goes_on:
             return self._started(X, y, sample_weight)
-        X, y, count, recipe, streams = self._more(X, y, sample_weight)
-        y = numbers(y)
-        self._fitted = more_responses(recipe, self._fitted, X, y, count, streams=streams).settled()
-        self._observed = Observed.of(y, count, count)
-        self._publish()
-        return self
+        batch = self._more(X, y, sample_weight)
+        y, count = numbers(batch.y), batch.times
+        model = more_responses(batch.recipe, self._fitted, batch.X, y, count, streams=batch.streams)
+        return self._learned(model, batch, Observed.of(y, count, count))
