@@ -18,7 +18,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_moons
 from sklearn.svm import LinearSVC
 
-from softmargin import BayesianKernelClassifier, BayesianSVC, plots
+from softmargin import BayesianKernelClassifier, BayesianSVC, Smooth, plots
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 _COLOURS = 64  # few make small files
@@ -68,7 +68,29 @@ def curves() -> None:
     saved(figure, "curves")
 
 
+def smooth() -> None:
+    """A smooth term with its band."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"dose": rng.uniform(0, 1, 600), "age": rng.normal(50, 10, 600)})
+    y = 2.0 * np.sin(6.0 * X["dose"]) - 0.05 * (X["age"] - 50) + rng.logistic(size=600) > 0
+    bent = BayesianSVC(random_effects=Smooth("dose")).fit(X, y)
+    saved(plots.SmoothDisplay.from_estimator(bent).figure_, "smooth")
+
+
+def groups() -> None:
+    """Effects of patients, in the order of their means."""
+    rng = np.random.default_rng(1)
+    patient = np.repeat(np.arange(60), 6)
+    visits = pd.DataFrame({"month": np.tile(np.arange(6.0), 60), "dose": rng.uniform(0, 1, 360), "patient": patient})
+    own = 1.5 * rng.standard_normal(60)
+    f = 0.8 - 0.4 * visits["month"] - 1.0 * visits["dose"] + own[patient]
+    model = BayesianSVC(random_effects="patient", likelihood="logit").fit(visits, f + rng.logistic(size=360) > 0)
+    saved(plots.RandomEffectsDisplay.from_estimator(model, top=30).figure_, "groups")
+
+
 if __name__ == "__main__":
     probabilities()
     variables()
     curves()
+    smooth()
+    groups()

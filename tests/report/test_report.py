@@ -1,5 +1,7 @@
 """A report has what its model has, and nothing that its model has not."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -113,6 +115,12 @@ def test_a_model_without_the_responses_of_its_rows_is_reported_all_the_same():
     page = check(report(model).html)
     assert "left-out" not in page.sections and "nothing to compare with" in page.text
     assert "given" in check(report(model, X, MANY).html).sections
+
+
+def test_a_report_needs_no_other_package(monkeypatch):
+    for package in ("matplotlib", "matplotlib.figure", "typer", "rich", "arviz"):
+        monkeypatch.setitem(sys.modules, package, None)
+    check(report(model_of("vb"), X, TWO).html)
 
 
 def test_only_fitted_models_of_this_library_are_reported():

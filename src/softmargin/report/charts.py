@@ -161,7 +161,7 @@ def histogram(
     pooled = np.concatenate([each for _, each, _ in values])
     low, high = (float(end) for end in np.quantile(pooled, (0.005, 0.995)))
     low, high = min(low, *marks) if marks else low, max(high, *marks) if marks else high
-    wide = nice((high - low if high > low else 1.0) / 24.0)
+    wide = nice((high - low if high > low else 1.0) / 36.0)
     edges = wide * np.arange(np.floor(low / wide), np.ceil(high / wide) + 1.5)  # zero is an edge
     counts = [np.histogram(np.clip(each, edges[0], edges[-1]), edges, weights=w)[0] for _, each, w in values]
     many = len(values) > 1

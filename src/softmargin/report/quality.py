@@ -171,7 +171,9 @@ def _margins(study: Study, found: Decisions) -> str:
     text = f"Margins of left-out rows, by class. Below 0 the decision is wrong ({percent(wrong)})"
     if two:
         near = float(found.times[found.margin < 1.0].sum() / found.times.sum())
-        text += f"; rows below 1 ({percent(near)}) are the support rows, which hold the boundary where it is"
+        hinge = study.machine.likelihood == "hinge"
+        held = "are the support rows, which hold the boundary where it is" if hinge else "are near the boundary"
+        text += f"; rows below 1 ({percent(near)}) {held}"
     order = np.argsort(found.own, kind="stable")[:_LISTED]
     lines = [
         [
