@@ -11,6 +11,7 @@ from softmargin.designs import Dense, Sparse, design_for, standardize
 from softmargin.designs.classes import ClassDesign
 from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.designs.imputed import given_observed
+from softmargin.designs.stored import Stored
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.losses import (
@@ -39,6 +40,7 @@ from softmargin.priors import (
     Terms,
 )
 from softmargin.rows.in_memory import Blocks
+from softmargin.rows.stored.tables import spooled
 from softmargin.rows.streams import Streams
 from softmargin.solvers import Cholesky, ConjugateGradients, Dual
 from softmargin.solvers.arrowhead import Arrowhead
@@ -122,6 +124,11 @@ def standardized(X, *, intercept=True, active=True):
     return design_for(X, standardize(X, np.linspace(0.5, 2.0, X.shape[0]), intercept=intercept, power=float(active)))
 
 
+def stored(X, intercept=True):
+    """Standardized columns of rows in a file."""
+    return Stored.of(spooled(iter((X[:10], X[10:]))), standardize(X, np.ones(len(X)), intercept=intercept))
+
+
 DESIGNS = {
     "dense": lambda: Dense.plain(dense_columns()),
     "dense-intercept": lambda: Dense.plain(dense_columns(), intercept=True),
@@ -134,6 +141,9 @@ DESIGNS = {
     "dense-far-from-zero": lambda: standardized(dense_columns() + 1e6),
     "dense-many-slabs": lambda: standardized(dense_columns(n=400, p=400)),
     "dense-constant-column": lambda: standardized(np.insert(dense_columns(), 1, 3.0, axis=1)),
+    "stored": lambda: stored(dense_columns()),
+    "stored-no-intercept": lambda: stored(dense_columns(), intercept=False),
+    "stored-far-from-zero": lambda: stored(dense_columns() + 1e6),
     "sparse": lambda: Sparse(sparse_columns(), np.zeros(6), np.ones(6), False),
     "sparse-intercept": lambda: Sparse(sparse_columns(), np.zeros(6), np.ones(6), True),
     "sparse-standardized": lambda: standardized(sparse_columns()),
