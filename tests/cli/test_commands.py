@@ -12,7 +12,11 @@ from command import run
 
 import softmargin
 from softmargin import BayesianSVC, cli
+from softmargin.cli.precompile import fits
 from softmargin.estimators.tabular.tabular import Tabular
+from softmargin.inference.functions import INFERENCES
+from softmargin.models.classes.schemes import SCHEMES
+from softmargin.models.prior_choice import PRIORS
 
 N = 80
 
@@ -226,3 +230,22 @@ def test_newer_versions_of_typer_come_without_click(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "click", None)
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.strip()
+
+
+def test_compile_has_a_fit_of_every_engine_prior_scheme_and_estimator():
+    names = list(fits())
+    wanted = [*INFERENCES, *(prior for prior in PRIORS if prior != "ridge"), *(s for s in SCHEMES if s != "pairwise")]
+    wanted += ["BayesianSVC", "BayesianSVR", "BayesianKernelClassifier", "BayesianKernelRegressor", "groups", "missing"]
+    assert [word for word in wanted if not any(word in name for name in names)] == []
+    done = run("compile", "--only", "BayesianSVC: map")
+    assert done.code == 0 and "BayesianSVC: map" in done.out and "kinds of fits" in done.out
+    assert "no kind of fit has 'nothing'" in run("compile", "--only", "nothing").err
+
+
+def test_the_response_is_told_from_the_predictors_and_probabilities_are_short(folder, tmp_path):
+    only = ("--drop", "sick", "--drop", "site")
+    done = run("fit", folder / "data.csv", "--target", "cost", *only, "--out", tmp_path / "m")
+    assert "the response, a quantity" in done.out and done.out.count("numbers") == 1  # age
+    by_formula = run("fit", folder / "data.csv", "--formula", "sick ~ age", "--out", tmp_path / "f")
+    assert "the response, 2 classes" in by_formula.out
+    assert ">0.999" in by_formula.out

@@ -13,6 +13,7 @@ __all__ = ["bar", "coefficients", "facts", "note", "plain", "print_json", "table
 
 _WIDTH = 25  # letters of an interval bar
 _SHOWN = 15  # coefficients
+_CHANCES = ("prob_positive", "inclusion")
 
 
 def console(error: bool = False) -> Any:
@@ -59,6 +60,11 @@ def bar(lower: float, middle: float, upper: float, least: float, most: float) ->
     return "".join(letters)
 
 
+def _chance(value: float) -> str:
+    """A probability, without digits that nobody can use."""
+    return "<0.001" if value < 0.001 else ">0.999" if value > 0.999 else f"{value:.3f}"
+
+
 def coefficients(model: Any) -> None:
     """The coefficients that are farthest from zero in units of their spread, with their intervals."""
     frame = model.summary()
@@ -71,7 +77,7 @@ def coefficients(model: Any) -> None:
     for key, row in shown.iterrows():
         words = [
             str(key) if not isinstance(key, tuple) else " ".join(map(str, key)),
-            *(f"{row[name]:.4g}" for name in names),
+            *(_chance(row[name]) if name in _CHANCES else f"{row[name]:.4g}" for name in names),
         ]
         if whole:  # every bar on its own scale: units of columns differ
             reach = max(abs(row["lower"]), abs(row["upper"])) or 1.0

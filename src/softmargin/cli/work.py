@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from softmargin.report.study import Study
 __all__ = [
     "by_formula",
     "compared",
-    "compiled",
     "datasets",
     "described",
     "fitted",
@@ -98,10 +95,13 @@ def described(data: pd.DataFrame, model: Any) -> list[list[str]]:
     """Columns of the data and what the model takes them for."""
     found = []
     known = {column.name: column for column in vars(model).get("columns_", ())}
-    groups = vars(model).get("groups", ())
+    groups, response = vars(model).get("groups", ()), _response(model)
     for name in data.columns:
         column, missing = data[name], int(data[name].isna().sum())
-        if name in groups:
+        if name == response:
+            classes = vars(vars(model).get("estimator_", model)).get("classes_")
+            kind = "the response, a quantity" if classes is None else f"the response, {len(classes)} classes"
+        elif name in groups:
             kind = f"groups ({column.nunique()})"
         elif name in known and known[name].levels:
             levels = known[name].levels
@@ -110,6 +110,12 @@ def described(data: pd.DataFrame, model: Any) -> list[list[str]]:
             kind = "numbers" if pd.api.types.is_numeric_dtype(column) else f"labels ({column.nunique()})"
         found.append([str(name), kind, f"{missing} missing, modelled" if missing else ""])
     return found
+
+
+def _response(model: Any) -> str:
+    """The column that is predicted: that of a table's model, or the left side of a formula."""
+    given = vars(model)
+    return str(given["target"] if "target" in given else str(given.get("formula", "")).partition("~")[0].strip())
 
 
 def goodness(model: Any) -> dict[str, float]:
@@ -153,22 +159,3 @@ def datasets(name: str = "") -> Any:
     if "target_names" in data:
         frame["target"] = np.asarray(data.target_names)[frame["target"].to_numpy()]
     return frame
-
-
-def compiled() -> list[tuple[str, float]]:
-    """Fit small problems of the usual kinds, so that their functions are compiled; seconds of each."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(60, 3))
-    y = X[:, 0] + random.normal(size=60)
-    short: dict[str, Any] = {"draws": 10, "warmup": 10, "chains": 2, "random_state": 0}
-    kinds: list[tuple[Any, Any, str]] = [(BayesianSVC, y > 0.0, name) for name in ("vb", "map", "gibbs", "hmc")]
-    kinds += [(BayesianSVC, np.digitize(y, [-1.0, 1.0]), "vb"), (BayesianSVR, y, "vb")]
-    found = []
-    for kind, response, inference in kinds:
-        begun = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # so short a run says nothing about convergence
-            kind(inference=inference, **short).fit(X, response)
-        many = f", {len(np.unique(response))} classes" if kind is BayesianSVC else ""
-        found.append((f"{kind.__name__}, {inference}{many}", time.perf_counter() - begun))
-    return found
