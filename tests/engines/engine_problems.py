@@ -66,9 +66,8 @@ def build(X, y, *, c=1.0, prior=None, intercept=True, standardized=False, dual=F
     """A model of hinge rows with weights ``c``, the prior on all columns but the intercept."""
     prior = Ridge(scale=1.0) if prior is None else prior
     y = np.asarray(y, dtype=float)
-    columns = standardize(X, np.ones(len(y)), intercept=intercept, power=float(standardized))
     if standardized:
-        design = design_for(X, columns)
+        design = design_for(X, standardize(X, np.ones(len(y)), intercept=intercept))
     elif sp.issparse(X):
         design = Sparse(X, np.zeros(X.shape[1]), np.ones(X.shape[1]), intercept)
     else:

@@ -9,6 +9,7 @@ from softmargin.core.loop import run
 from softmargin.designs.imputed import given_observed
 from softmargin.engines.alternate import Alternate
 from softmargin.engines.vi.gaussian import GaussianVI
+from softmargin.loo import missing_cavity
 from softmargin.loo.link import cavity
 from softmargin.loo.missing_cavity import missing_cavities
 
@@ -73,3 +74,11 @@ def test_nothing_missing():
     plain = cavity(inner.f, inner.v, inner.message.w, inner.message.b, np.ones(40))
     for a, b in zip(held_out(state, mean, root, np.ones(40)), plain, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_few_rows_at_a_time_give_what_all_at_once_give(monkeypatch):
+    state, mean, root = fitted(with_holes())
+    whole = held_out(state, mean, root, np.ones(40))
+    monkeypatch.setattr(missing_cavity, "_NUMBERS", 20.0)
+    for found, wanted in zip(held_out(state, mean, root, np.ones(40)), whole, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -20,39 +20,52 @@ __all__ = ["Cells", "Imputed", "given_observed", "predicted", "standardize_obser
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _weighted(
-    kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, w: Any, lead: int, A: Any
-) -> None:
-    """Add ``sum_i w_i S_i`` over the incomplete rows from ``first`` on; rows of one pattern share the two products."""
-    total = np.zeros(start[-1])
-    met = np.zeros(len(start) - 1, dtype=np.bool_)
+    kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, w: Any, lead: int, A: Any,
+    total: Any,
+) -> None:  # fmt: skip
+    """Add ``sum_i w_i S_i`` over the incomplete rows from ``first`` on; rows of one pattern share the two products.
+
+    ``total`` is room for one number per column of every pattern, all zero.
+    """
     for i in range(len(w)):
         k = kind[first + i]
-        met[k] = True
         for j in range(start[k + 1] - start[k]):
             total[start[k] + j] += w[i] * s[cell[first + i] + j]
-    for k in range(len(met)):
-        if not met[k]:
-            continue
+    for k in range(len(start) - 1):
         m = start[k + 1] - start[k]
-        T = F[block[k] : block[k + 1]].reshape((m, m))
-        product = T.T @ (T * total[start[k] : start[k + 1]].reshape((m, 1)))
-        for a in range(m):
-            for b in range(m):
-                A[lead + columns[start[k] + a], lead + columns[start[k] + b]] += product[a, b]
+        for j in range(m):
+            weight, row = total[start[k] + j], block[k] + j * m
+            if weight != 0.0:
+                for a in range(m):
+                    at, part = lead + columns[start[k] + a], weight * F[row + a]
+                    for b in range(m):
+                        A[at, lead + columns[start[k] + b]] += part * F[row + b]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _spread(
-    kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, root: Any, out: Any
-) -> None:
-    """``tr(S_i root root')`` of the incomplete rows from ``first`` on."""
-    length = np.full(start[-1], -1.0)
+    kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, root: Any, out: Any,
+    length: Any, image: Any,
+) -> None:  # fmt: skip
+    """``tr(S_i root root')`` of the incomplete rows from ``first`` on.
+
+    ``length`` is room for one number per column of every pattern, all -1, and ``image`` for a row of ``root``.
+    """
     for i in range(len(out)):
         k = kind[first + i]
         m = start[k + 1] - start[k]
         if length[start[k]] < 0.0:
-            image = F[block[k] : block[k + 1]].reshape((m, m)) @ root[columns[start[k] : start[k + 1]]]
-            length[start[k] : start[k + 1]] = (image * image).sum(axis=1)
+            for j in range(m):
+                for c in range(len(image)):
+                    image[c] = 0.0
+                for l in range(m):
+                    factor, at = F[block[k] + j * m + l], columns[start[k] + l]
+                    for c in range(len(image)):
+                        image[c] += factor * root[at, c]
+                square = 0.0
+                for c in range(len(image)):
+                    square += image[c] * image[c]
+                length[start[k] + j] = square
         total = 0.0
         for j in range(m):
             total += s[cell[first + i] + j] * length[start[k] + j]
@@ -131,7 +144,8 @@ class Imputed(Design):
     def _add(self, w: Array, lo: int, hi: int | None, A: Array) -> None:
         first, last = self._range(lo, hi)
         if first < last:
-            _weighted(*self._shared(), first, w[self.patterns.row[first:last] - lo], int(self.intercept), A)
+            weight, total = w[self.patterns.row[first:last] - lo], np.zeros(self.patterns.start[-1])
+            _weighted(*self._shared(), first, weight, int(self.intercept), A, total)
 
     def excess_slope(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
         """``sum_i w_i S_i mean``: half the derivative of ``w'excess(mean)``."""
@@ -152,7 +166,9 @@ class Imputed(Design):
         first, last = self._range(lo, hi)
         if first < last:
             part = np.empty(last - first)
-            _spread(*self._shared(), first, np.ascontiguousarray(root[int(self.intercept) :]), part)
+            length, image = np.full(self.patterns.start[-1], -1.0), np.empty(root.shape[1])
+            slopes = np.ascontiguousarray(root[int(self.intercept) :])
+            _spread(*self._shared(), first, slopes, part, length, image)
             out[self.patterns.row[first:last] - lo] = part
         return out
 
@@ -186,7 +202,7 @@ class Imputed(Design):
         """``sum_i S_i`` over the slopes."""
         A = np.zeros((self.covariates.shape[1], self.covariates.shape[1]))
         if len(self.patterns.row):
-            _weighted(*self._shared(), 0, np.ones(len(self.patterns.row)), 0, A)
+            _weighted(*self._shared(), 0, np.ones(len(self.patterns.row)), 0, A, np.zeros(self.patterns.start[-1]))
         return A
 
     def log_volume(self) -> float:

@@ -7,6 +7,7 @@ Factors and coordinates of different sizes lie one after another in flat arrays.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,8 @@ class Patterns(NamedTuple):
 
     def repeated(self, values: Array) -> Array:
         """Numbers of the patterns' columns, once for every row of the pattern."""
-        out: Array = np.empty(self.cell[-1], dtype=values.dtype)
-        _repeat(self.kind, self.cell, self.start, values, out)
-        return out
+        first = np.repeat(self.start[self.kind] - self.cell[:-1], np.diff(self.cell))
+        return values[first + np.arange(self.cell[-1])]
 
     def of_cells(self) -> tuple[Index, Index]:
         """Row and column of every missing cell."""
@@ -64,73 +64,61 @@ def _begin(sizes: Any) -> Index:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _repeat(kind: Any, cell: Any, start: Any, values: Any, out: Any) -> None:
-    for i in range(len(kind)):
-        for j in range(cell[i + 1] - cell[i]):
-            out[cell[i] + j] = values[start[kind[i]] + j]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _whiten(columns: Any, start: Any, block: Any, precision: Any, F: Any, log_det: Any) -> None:
+def _whiten(columns: Any, start: Any, block: Any, precision: Any, U: Any, F: Any, log_det: Any) -> None:
     for k in range(len(start) - 1):
-        M = columns[start[k] : start[k + 1]]
-        m = len(M)
-        U = np.empty((m, m))
+        m, first, at = start[k + 1] - start[k], start[k], block[k]
         for i in range(m):
             for j in range(i, m):
-                U[i, j] = precision[M[i], M[j]]
+                U[i, j] = precision[columns[first + i], columns[first + j]]
         for j in range(m):  # U'U is the precision of the missing cells; inner loops run along rows of memory
-            diagonal = np.sqrt(U[j, j])
+            diagonal = math.sqrt(U[j, j])
             for l in range(j, m):
                 U[j, l] /= diagonal
             for i in range(j + 1, m):
                 factor = U[j, i]
                 for l in range(i, m):
                     U[i, l] -= factor * U[j, l]
-        T = F[block[k] : block[k + 1]].reshape((m, m))
         for i in range(m):  # the inverse of U', row by row
-            T[i, i] = 1.0
+            row = at + i * m
+            F[row + i] = 1.0
             for j in range(i):
                 factor = U[j, i]
                 for l in range(j + 1):
-                    T[i, l] -= factor * T[j, l]
+                    F[row + l] -= factor * F[at + j * m + l]
             for l in range(i + 1):
-                T[i, l] /= U[i, i]
-            log_det[k] -= np.log(U[i, i])
+                F[row + l] /= U[i, i]
+            log_det[k] -= math.log(U[i, i])
 
 
 def whiten(patterns: Patterns, precision: Array) -> tuple[Array, Array]:
     """A factor F with ``F'F`` = covariance of the missing cells given the others, and ``log|F|``, of every pattern."""
     F, log_det = np.zeros(patterns.block[-1]), np.zeros(len(patterns.start) - 1)
-    _whiten(patterns.columns, patterns.start, patterns.block, precision, F, log_det)
+    most = int(np.diff(patterns.start).max(initial=0))
+    _whiten(patterns.columns, patterns.start, patterns.block, precision, np.empty((most, most)), F, log_det)
     if not np.isfinite(log_det).all():
         raise np.linalg.LinAlgError("the precision of the covariates is not positive definite")
     return F, log_det
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _rotate(columns: Any, start: Any, block: Any, G: Any, F: Any, size: Any) -> None:
-    for k in range(len(start) - 1):
-        M = columns[start[k] : start[k + 1]]
-        m = len(M)
-        T = F[block[k] : block[k + 1]].reshape((m, m))
-        B = T @ G[M]
-        if m == 1:
-            size[start[k]] = (B * B).sum()
-        elif B.shape[1] < m:  # few directions: all others have size zero
-            vectors, roots, _ = np.linalg.svd(B, full_matrices=True)
-            T[:] = vectors.T @ T
-            size[start[k] : start[k] + len(roots)] = roots * roots
-        else:
-            values, vectors = np.linalg.eigh(B @ B.T)
-            T[:] = vectors.T @ T
-            size[start[k] : start[k + 1]] = np.maximum(values, 0.0)
-
-
 def rotate(patterns: Patterns, F: Array, G: Array) -> tuple[Array, Array]:
     """Factors with ``F G_M G_M' F'`` diagonal, and that diagonal, for G with one row per column of the covariates."""
     F, size = F.copy(), np.zeros(patterns.start[-1])
-    _rotate(patterns.columns, patterns.start, patterns.block, np.ascontiguousarray(G), F, size)
+    sizes = np.diff(patterns.start)
+    for m in np.unique(sizes):  # patterns of one size at once
+        kinds = np.flatnonzero(sizes == m)
+        factor, place = patterns.block[kinds][:, None] + np.arange(m * m), patterns.start[kinds][:, None] + np.arange(m)
+        T = F[factor].reshape(-1, m, m)
+        B = T @ G[patterns.columns[place]]
+        if m == 1:
+            size[place] = (B * B).sum(axis=2)
+        elif B.shape[2] < m:  # few directions: all others have size zero
+            vectors, roots, _ = np.linalg.svd(B, full_matrices=True)
+            F[factor] = (vectors.transpose(0, 2, 1) @ T).reshape(-1, m * m)
+            size[place[:, : roots.shape[1]]] = roots * roots
+        else:
+            values, vectors = np.linalg.eigh(B @ B.transpose(0, 2, 1))
+            F[factor] = (vectors.transpose(0, 2, 1) @ T).reshape(-1, m * m)
+            size[place] = np.maximum(values, 0.0)
     return F, size
 
 
@@ -138,18 +126,17 @@ def rotate(patterns: Patterns, F: Array, G: Array) -> tuple[Array, Array]:
 def _to_coordinates(kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, R: Any, z: Any) -> None:
     for i in range(len(kind)):
         k = kind[i]
-        M = columns[start[k] : start[k + 1]]
-        m = len(M)
+        m = start[k + 1] - start[k]
         for j in range(m):
             total = 0.0
             for l in range(m):
-                total += F[block[k] + j * m + l] * R[i, M[l]]
+                total += F[block[k] + j * m + l] * R[i, columns[start[k] + l]]
             z[cell[i] + j] = total
 
 
 def to_coordinates(patterns: Patterns, F: Array, R: Array) -> Array:
     """``F R_M`` for the rows R of the incomplete rows."""
-    z = np.empty(patterns.cell[-1])
+    z, R = np.empty(patterns.cell[-1]), np.ascontiguousarray(R)
     _to_coordinates(patterns.kind, patterns.cell, patterns.columns, patterns.start, patterns.block, F, R, z)
     return z
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,56 +14,39 @@ from softmargin.designs.dense import Dense
 from softmargin.designs.imputed import Imputed, predicted
 from softmargin.loo.link import cavity
 from softmargin.loo.stochastic_cavity import loose_cavity
-from softmargin.rows.compiled import njit
 from softmargin.rows.totals import Largest
 from softmargin.unknowns.covariates import CovariateLaw
 
 __all__ = ["left_out", "missing_cavities"]
 
 _LARGEST = 0.999  # of the precision along any direction that one row may supply
+_NUMBERS = 2e6  # in an array over rows, coefficients and missing cells: more would be memory for nothing
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def _incomplete(
-    kind: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, cell: Any, lead: int, root: Any, mean: Any,
-    rows: Any, blind: Any, k: Any, b: Any, f: Any, v: Any,
-) -> float:  # fmt: skip
-    """Take each row's message out of the coefficients, and its response out of its missing cells.
+    T: Array, s: Array, root: Array, mean: Array, rows: Array, blind: Array, k: Array, b: Array
+) -> tuple[Array, Array, float]:
+    """Take the messages of rows with m missing cells out of the coefficients, and their responses out of the cells.
 
-    The row adds ``w (x x' + S)`` to the precision and ``b x`` to the linear term; with ``W = [x, S^(1/2)]``, ``R`` the
+    A row adds ``w (x x' + S)`` to the precision and ``b x`` to the linear term; with ``W = [x, S^(1/2)]``, ``R`` the
     root of the covariance and ``U = R'W`` the identity of Woodbury leaves a system of one equation more than cells.
+    ``T`` holds the columns of F' in all coordinates, (rows, coefficients, m); all products are of all rows at once.
     """
-    q, largest = len(mean), 0.0
-    for i in range(len(kind)):
-        p = kind[i]
-        M = columns[start[p] : start[p + 1]]
-        m = len(M)
-        T = np.zeros((q, m))  # columns of F' in all coordinates
-        for j in range(m):
-            for l in range(m):
-                T[lead + M[l], j] = F[block[p] + j * m + l]
-        W = np.empty((q, m + 1))
-        W[:, 0] = rows[i]
-        for j in range(m):
-            W[:, j + 1] = T[:, j] * math.sqrt(s[cell[i] + j])
-        U = root.T @ W
-        share = np.linalg.eigvalsh(U.T @ U)[-1] * k[i]
-        largest = max(largest, share)
-        weight = k[i] if share <= _LARGEST else k[i] * _LARGEST / share
-        H = np.eye(m + 1) - weight * (U.T @ U)
-        pull = weight * (W.T @ mean)
-        pull[0] -= b[i] * (weight / k[i] if k[i] > 0.0 else 1.0)
-        change = U @ np.linalg.solve(H, pull)  # in coordinates of the root
-        a = root.T @ blind[i]
-        Ua = U.T @ a
-        f[i] = blind[i] @ mean + a @ change
-        v[i] = a @ a + weight * (Ua @ np.linalg.solve(H, Ua))
-        for j in range(m):  # the cells as they are without the response
-            g = root.T @ np.ascontiguousarray(T[:, j])
-            Ug = U.T @ g
-            v[i] += g @ g + weight * (Ug @ np.linalg.solve(H, Ug))
-            v[i] += (np.ascontiguousarray(T[:, j]) @ mean + g @ change) ** 2
-    return largest
+    W = np.concatenate((rows[:, :, None], T * np.sqrt(s)[:, None, :]), axis=2)
+    U = root.T @ W
+    UU = U.transpose(0, 2, 1) @ U
+    share = np.linalg.eigvalsh(UU)[:, -1] * k
+    weight = np.where(share <= _LARGEST, k, k * _LARGEST / np.maximum(share, _LARGEST))
+    H = np.eye(W.shape[2]) - weight[:, None, None] * UU
+    pull = weight[:, None] * (mean @ W)
+    pull[:, 0] -= b * np.divide(weight, k, out=np.ones_like(k), where=k > 0.0)
+    change = (U @ np.linalg.solve(H, pull[:, :, None]))[:, :, 0]  # in coordinates of the root
+    seen = np.concatenate((blind[:, :, None], T), axis=2)  # the row without its response, then its cells
+    A = root.T @ seen
+    UA = U.transpose(0, 2, 1) @ A
+    spread = (A * A).sum(axis=1) + weight[:, None] * (UA * np.linalg.solve(H, UA)).sum(axis=1)
+    ahead = mean @ seen + np.einsum("iq,iqj->ij", change, A)
+    return ahead[:, 0], spread.sum(axis=1) + (ahead[:, 1:] ** 2).sum(axis=1), float(share.max())
 
 
 def left_out(model: Model, state: Any, part: Array, message: AnyMessage | None = None) -> tuple[Array, Array, float]:
@@ -111,12 +93,18 @@ def missing_cavities(
     known[at] = False
     largest = float((part * message.w * v)[known].max()) if known.any() else 0.0
     blind = Dense.plain(predicted(design.dense.X, patterns, design.F, *law), intercept=bool(lead))
-    rows = design.rows(at)
-    f_own, v_own = np.empty(len(at)), np.empty(len(at))
-    own = _incomplete(
-        patterns.kind, patterns.columns, patterns.start, patterns.block, design.F, design.s, patterns.cell, lead,
-        np.ascontiguousarray(root), mean, rows, blind.rows(at), part[at] * message.w[at], part[at] * message.b[at],
-        f_own, v_own,
-    )  # fmt: skip
-    f_out[at], v_out[at] = f_own, v_own
-    return f_out, v_out, max(largest, own)
+    rows, unseen = design.rows(at), blind.rows(at)
+    own_w, own_b, missing = part[at] * message.w[at], part[at] * message.b[at], np.diff(patterns.cell)
+    room = max(1, int(_NUMBERS / (len(mean) * (missing.max() + 1))))
+    for m in np.unique(missing):  # rows with as many missing cells at once
+        every = np.flatnonzero(missing == m)
+        for some in np.split(every, range(room, len(every), room)):
+            kind, T = patterns.kind[some], np.zeros((len(some), len(mean), m))
+            F = design.F[patterns.block[kind][:, None] + np.arange(m * m)].reshape(-1, m, m)
+            columns = lead + patterns.columns[patterns.start[kind][:, None] + np.arange(m)]
+            T[np.arange(len(some))[:, None], columns] = F.transpose(0, 2, 1)
+            s = design.s[patterns.cell[some][:, None] + np.arange(m)]
+            given = T, s, root, mean, rows[some], unseen[some], own_w[some], own_b[some]
+            f_out[at[some]], v_out[at[some]], own = _incomplete(*given)
+            largest = max(largest, own)
+    return f_out, v_out, largest
