@@ -1,6 +1,7 @@
 """A report has what its model has, and nothing that its model has not."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from softmargin import BayesianSVC, load, save
 from softmargin.report import report
+from softmargin.report.contents import data_section
+from softmargin.report.quality import predictions, rows
+from softmargin.report.study import Study
 from softmargin.report.svg import ticks, written
 from softmargin.report.text import number, percent, safe
 
@@ -45,9 +49,9 @@ def test_a_report_of_every_model_is_whole(name):
     model = model_of(name)
     page = check(report(model).html)
     assert set(page.sections) >= WHOLE
-    rows, y = rows_of(name)
-    check(report(model, rows, y).html)
-    other = rows.iloc[:40]
+    given, y = rows_of(name)
+    check(report(model, given, y).html)
+    other = given.iloc[:40]
     page = check(report(model, other, None if y is None else y[:40]).html)
     assert "given" in page.sections
 
@@ -115,6 +119,21 @@ def test_a_model_without_the_responses_of_its_rows_is_reported_all_the_same():
     page = check(report(model).html)
     assert "left-out" not in page.sections and "nothing to compare with" in page.text
     assert "given" in check(report(model, X, MANY).html).sections
+
+
+def test_very_many_classes_stay_a_small_page():
+    study = Study.of(model_of("vb"))
+    k = 120
+    truth = np.arange(600) % k
+    p = np.eye(k)[np.where(np.arange(600) % 7, truth, (truth + 1) % k)] + 1e-3
+    many = study.left_out._replace(
+        labels=[f"class {r}" for r in range(k)], y=truth, p=p / p.sum(axis=1, keepdims=True), times=np.ones(600),
+        by_class=np.ones(k), margin=np.ones(600), rows=np.arange(600),
+    )  # fmt: skip
+    study = replace(study, left_out=many)
+    html = data_section(study).html + "".join(each.html for each in predictions(study)) + rows(study).html
+    assert len(html) < 500_000
+    assert "Shown are the 30 of 120 classes with most errors" in html and "40 most frequent of 120" in html
 
 
 def test_a_report_needs_no_other_package(monkeypatch):

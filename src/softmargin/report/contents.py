@@ -28,8 +28,10 @@ def data_section(study: Study) -> Section:
     parts, outcomes = [], study.left_out
     if isinstance(outcomes, Decisions):
         size: Any = np.bincount(outcomes.y, outcomes.times, outcomes.k)
-        drawing = charts.bars("Classes", outcomes.labels, size, "rows")
-        parts.append(charts.figure(drawing, f"Rows of each class; {number(size.sum(), 9)} in all.", "classes"))
+        shown = np.sort(np.argsort(-size, kind="stable")[:_GROUPS])
+        drawing = charts.bars("Classes", [outcomes.labels[r] for r in shown], size[shown], "rows")
+        few = f" The {len(shown)} most frequent of {outcomes.k} classes." if len(shown) < outcomes.k else ""
+        parts.append(charts.figure(drawing, f"Rows of each class; {number(size.sum(), 9)} in all.{few}", "classes"))
     elif isinstance(outcomes, Responses):
         drawing = charts.histogram(
             "Responses", safe(study.target or "response"), [("rows", outcomes.y, outcomes.times)]

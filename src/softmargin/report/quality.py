@@ -19,6 +19,7 @@ __all__ = ["predictions", "rows"]
 
 _CLASSES = 6  # curves in one figure
 _LISTED = 10  # rows of a table of rows
+_FIELDS = 30  # classes of a confusion matrix
 
 
 def predictions(study: Study) -> list[Section]:
@@ -108,7 +109,12 @@ def _confusion(study: Study, found: Decisions) -> str:
     if costs is not None:
         total = float((counts * np.asarray(costs, dtype=float)).sum())
         text += f" At the chosen costs they cost {number(total, 4)} in all, {number(total / counts.sum())} per row."
-    return charts.figure(charts.matrix("Confusion matrix", found.labels, counts), text, "confusion")
+    errors = counts.sum(axis=0) + counts.sum(axis=1) - 2.0 * np.diag(counts)
+    shown = np.sort(np.argsort(-errors, kind="stable")[:_FIELDS])
+    if len(shown) < found.k:
+        text += f" Shown are the {len(shown)} of {found.k} classes with most errors."
+    labels = [found.labels[r] for r in shown]
+    return charts.figure(charts.matrix("Confusion matrix", labels, counts[np.ix_(shown, shown)]), text, "confusion")
 
 
 def _responses(found: Responses) -> str:
@@ -168,7 +174,8 @@ def _margins(study: Study, found: Decisions) -> str:
     each = [(found.labels[r], found.margin[found.y == r], found.times[found.y == r]) for r in _all_shown(found)]
     drawing = charts.histogram("Margins", what, each, marks=(0.0, 1.0) if two else (0.0,))
     wrong = float(found.times[found.margin < 0.0].sum() / found.times.sum())
-    text = f"Margins of left-out rows, by class. Below 0 the decision is wrong ({percent(wrong)})"
+    which = "by class" if len(each) == found.k else f"of the {len(each)} most frequent classes"
+    text = f"Margins of left-out rows, {which}. Below 0 the decision is wrong ({percent(wrong)})"
     if two:
         near = float(found.times[found.margin < 1.0].sum() / found.times.sum())
         hinge = study.machine.likelihood == "hinge"
