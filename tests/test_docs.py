@@ -62,6 +62,7 @@ def test_a_block_runs_in_a_fresh_session(block, tmp_path, monkeypatch, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("default", category=FutureWarning)  # other packages about themselves
+        warnings.filterwarnings("default", category=DeprecationWarning, module="arviz")  # and what they call
         exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), {"__name__": "__main__"})
 
 
