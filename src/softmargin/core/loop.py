@@ -12,7 +12,7 @@ from softmargin.core.model import Model
 from softmargin.core.rows import Kept
 from softmargin.storage.records import Table
 from softmargin.survival.states import States
-from softmargin.survival.watch import OutOfTime, Place, Saved, present
+from softmargin.survival.watch import Last, OutOfTime, Place, Saved, present
 
 __all__ = ["Engine", "Gathers", "Info", "Outcome", "Progress", "iterate", "relative", "run"]
 
@@ -121,6 +121,7 @@ def run(
     tol: float = 0.0,
     state: Any = None,
     since: int = 0,
+    main: bool = False,
     progress: Progress | None = None,
     callback: Callable[[int, Info], bool | None] | None = None,
     enough: Callable[[Any], bool] | None = None,
@@ -133,19 +134,23 @@ def run(
     ``outcome`` is filled as the run goes, so that a callback which holds it sees the present state. An ``inner`` run
     leaves Ctrl-C to the run around it. ``enough`` says of a state that no more steps are wanted. ``since`` counts the
     iterations that have led to ``state``, to which ``max_iter`` are added. Where the fit has checkpoints, the run goes
-    on from the last one, with what ``gathers`` had.
+    on from the last one, with what ``gathers`` had. A ``main`` run is one that the fit was asked for: where the fit
+    before is to be continued, it starts from the end of that one's.
     """
     outcome = Outcome(state) if outcome is None else outcome
     outcome.n_iter = since
-    place = present().enter()
+    watch = present()
+    place, (name, last) = watch.enter(), watch.go_on() if main else ("", None)
 
     def saved(ended: bool = False) -> Saved:
         gathered = None if gathers is None else gathers.gathered()
         return Saved(dict(vars(outcome)), gathered, ended or outcome.converged)
 
     try:
-        state = engine.init(model) if state is None else state
-        found = place.found(_table(model, state)) if place.writes else None
+        first = engine.init(model) if state is None else state
+        keeps = _table(model, None if state is not None else first) if main and watch.remembers else Table()
+        state = first if last is None else last.state(keeps)
+        found = place.found(_table(model, first)) if place.writes else None
         if found is not None:
             vars(outcome).update(found.outcome, interrupted=False, reason="")
             if gathers is not None:
@@ -167,6 +172,8 @@ def run(
             place.forsake()
         if progress is not None:
             progress.close()
+    if main and watch.remembers:
+        watch.remember(name, Last.of(outcome.state, outcome.n_iter, keeps))
     return outcome
 
 

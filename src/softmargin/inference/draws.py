@@ -190,14 +190,12 @@ class Drawn:
 def drawn_fit(engine: Any, model: Model, settings: Settings, label: str) -> Fit:
     """Run chains, keep their draws, and read the posterior off them; chains of a fit before go on."""
     _check_memory(settings, model.size)
-    name, last = present().go_on()
-    warmup = settings.warmup if last is None else 0
-    start: Any = {} if last is None else {"state": last.state, "since": last.iteration}
+    since = present().behind()
+    warmup = 0 if since else settings.warmup
     sweeps, current = warmup + settings.draws * settings.thin, Outcome(None)
-    drawn = Drawn(engine, model, settings, current, warmup + start.get("since", 0))
+    drawn = Drawn(engine, model, settings, current, since + warmup)
     watch: Any = {"progress": settings.progress(label, sweeps), "callback": drawn, "gathers": drawn}
-    outcome = run(engine, model, max_iter=sweeps, outcome=current, **watch, **start)
-    present().remember(name, outcome.state, outcome.n_iter)
+    outcome = run(engine, model, max_iter=sweeps, outcome=current, main=True, since=since, **watch)
     kept = drawn.kept
     if kept < 2:
         raise KeyboardInterrupt("interrupted before two draws were kept")

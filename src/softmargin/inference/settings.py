@@ -13,7 +13,6 @@ from softmargin.core.loop import Info, Outcome, Progress, run
 from softmargin.core.model import Model, require
 from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.gaussian import VIState
-from softmargin.survival.watch import present
 
 __all__ = [
     "BATCHES",
@@ -125,12 +124,7 @@ def run_engine(engine: Any, model: Model, settings: Settings, label: str, **kwar
     """Run an engine under the settings; the run of a fit before, if there is one to go on from, is its start."""
     require(engine, loss=model.loss, prior=model.prior)
     watch: Any = {"progress": settings.progress(label, kwargs["max_iter"]), "callback": settings.callback}
-    if not settings.main:
-        return run(engine, model, **watch, **kwargs)
-    name, last = present().go_on()
-    outcome = run(engine, model, **watch, **(kwargs | ({} if last is None else {"state": last.state})))
-    present().remember(name, outcome.state, outcome.n_iter)
-    return outcome
+    return run(engine, model, main=settings.main, **watch, **kwargs)
 
 
 def best_of(attempt: Callable[[Any], Outcome], starts: Any) -> Outcome:

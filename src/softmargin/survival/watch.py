@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
-from softmargin.storage.records import Table
+import numpy as np
+
+from softmargin.storage.records import Table, decoded, encoded
 
 __all__ = ["Last", "Memory", "OutOfTime", "Place", "Saved", "TimeLimit", "Watch", "present", "watched"]
 
@@ -60,10 +62,25 @@ class Files(Protocol):
 
 
 class Last(NamedTuple):
-    """Where a run of the fit before ended: its state, and the number of its last iteration."""
+    """Where a run of the fit before ended: its state as records, and the number of its last iteration.
 
-    state: Any
+    Records, because states refer to parts of their model, and the next fit has a model of its own.
+    """
+
+    records: Any
+    arrays: list[Any]
     iteration: int
+
+    @classmethod
+    def of(cls, state: Any, iteration: int, table: Table) -> Last:
+        """A state that the table takes apart."""
+        records, arrays = encoded(state, table)
+        return cls(records, [np.array(array) for array in arrays], iteration)
+
+    def state(self, table: Table) -> Any:
+        """The state on the model of the table."""
+        data = [array.tobytes() for array in self.arrays]
+        return decoded(self.records, data, sum(map(len, data)), table)
 
 
 class Memory:
@@ -157,16 +174,29 @@ class Watch:
         name = f"{self._branch}-{number}x"
         return Watch(self.limit, self._files, self._memory, self._before, name)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the next fit is to go on from this one."""
+        return self._memory is not None
+
+    def behind(self) -> int:
+        """Iterations that the fit before has made of the run that the fit is asked for next."""
+        last = self._last(f"{self._branch}-{self._asked + 1}")
+        return 0 if last is None else last.iteration
+
     def go_on(self) -> tuple[str, Last | None]:
         """The name of a run that the fit was asked for, and where the fit before has ended it."""
         self._asked += 1
         name = f"{self._branch}-{self._asked}"
-        return name, None if self._before is None else self._before.runs.get(name)
+        return name, self._last(name)
 
-    def remember(self, name: str, state: Any, iteration: int) -> None:
+    def _last(self, name: str) -> Last | None:
+        return None if self._before is None else self._before.runs.get(name)
+
+    def remember(self, name: str, last: Last) -> None:
         """Where such a run has ended."""
         if self._memory is not None:
-            self._memory.runs[name] = Last(state, iteration)
+            self._memory.runs[name] = last
 
 
 _present: ContextVar[Watch] = ContextVar("watch")

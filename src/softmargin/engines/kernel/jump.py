@@ -143,9 +143,8 @@ def _drawn(
     verbose: int,
 ) -> KernelDraws:
     """Run an engine and keep what it draws; chains of a fit before go on."""
-    name, last = present().go_on()
-    start: Any = {} if last is None else {"state": last.state, "since": last.iteration}
-    warmup, since = warmup if last is None else 0, start.get("since", 0)
+    since = present().behind()
+    warmup = 0 if since else warmup
     recorder, current = Recorder(engine.chains), Outcome(None)
 
     def keep(iteration: int, info: Info) -> bool:
@@ -158,8 +157,7 @@ def _drawn(
     total = warmup + sweeps
     model: Any = data
     watch: Any = {"progress": Progress("sweep", total, verbose), "callback": keep, "gathers": recorder}
-    outcome = run(engine, model, max_iter=total, outcome=current, **watch, **start)
-    present().remember(name, outcome.state, outcome.n_iter)
+    outcome = run(engine, model, max_iter=total, outcome=current, main=True, since=since, **watch)
     if not recorder.kept[-1]:
         raise KeyboardInterrupt("interrupted before a draw was kept")
     outcome.converged = outcome.n_iter == since + total

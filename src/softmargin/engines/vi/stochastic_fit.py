@@ -59,13 +59,12 @@ def fit_svi(
     else:
         if epochs is None:
             epochs = max(_EPOCHS, math.ceil(_STEPS / batches))
-        name, last = present().go_on()
-        if last is None:
-            outcome = _two_phases(model, engine, batches, epochs, watch)
+        since = present().behind()
+        if since:
+            more = batches * ((epochs + 1) // 2)
+            outcome = run(replace(engine, decay=1.0), model, max_iter=more, since=since, main=True, **watch)
         else:
-            more: Any = {"max_iter": batches * ((epochs + 1) // 2), "state": last.state, "since": last.iteration}
-            outcome = run(replace(engine, decay=1.0), model, **more, **watch)
-        present().remember(name, outcome.state, outcome.n_iter)
+            outcome = _two_phases(model, engine, batches, epochs, watch)
     outcome.converged = not outcome.interrupted
     if state is None and outcome.converged:  # rows of an earlier fit are no longer here
         off = math.sqrt(unsettled(model, engine, outcome.state))
@@ -93,7 +92,7 @@ def _two_phases(model: Model, engine: SVI, batches: int, epochs: int, watch: dic
     state = first.state._replace(
         batches=max(first.state.batches, 1.0) ** _SEARCH
     )  # the next step is as long as the last
-    outcome = run(replace(engine, decay=1.0), model, max_iter=batches * calm, state=state, **watch)
+    outcome = run(replace(engine, decay=1.0), model, max_iter=batches * calm, state=state, main=True, **watch)
     outcome.trace, outcome.n_iter = first.trace + outcome.trace, first.n_iter + outcome.n_iter
     return outcome
 
