@@ -45,7 +45,7 @@ said = model.predict_proba(X) if hasattr(model, "classes_") else model.predict(X
 np.save(out, np.concatenate([np.ravel(said), np.ravel(model.n_iter_)]))
 """
 NAMES = ("vb", "gibbs", "hmc", "pairs", "noise", "svi", "active")
-KILLS = 50
+KILLS = 10  # five minutes on two cores; 50 take twenty
 LONGEST = 300.0  # seconds that a process may take before it is called stuck
 
 
