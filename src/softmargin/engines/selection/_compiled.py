@@ -99,9 +99,12 @@ def cross_row(gemv: int, Z: Any, K: Any, full: Any, j: int, weighted: Any, out: 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cross_column(Z: Any, K: Any, full: Any, index: Any, m: int, j: int, g: Any) -> None:
     """Entries of column j of ``X'KX`` in the active rows."""
+    if full.shape[0]:
+        for k in range(m):
+            g[k] = full[index[k], j]
+        return
     for k in range(m):
-        l = index[k]
-        g[k] = full[l, j] if full.shape[0] else weighted_product(K, Z, j, l)
+        g[k] = weighted_product(K, Z, j, index[k])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

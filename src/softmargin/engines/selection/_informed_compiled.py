@@ -37,7 +37,7 @@ def _leave(rule: Any, block: Any, m: int, a: int, beta: Any, u: Any, room: Any, 
     j = block.index[a]
     b, h = beta[j], direction_in(block.R, m, a, v)
     begin_line(Z, j, a, w)
-    combine(Z, block.index, room.V, 1, m, room.W)
+    combine(Z, block.index, room.V, min(m, 1), m, room.W)  # a constant 1 would keep the loops off vector registers
     linear, quadratic = 0.0, 0.0
     for k in range(m):
         l = block.index[k]
@@ -64,7 +64,7 @@ def _enter(
         g[k] = block.cross[k, l]
     h = rule.diagonal[l] + D[l] + direction_out(inverse, m, g, v)
     begin_line(Z, l, -1, w)
-    combine(Z, block.index, room.V, 1, m, room.W)
+    combine(Z, block.index, room.V, min(m, 1), m, room.W)
     linear, quadratic = 0.0, D[l]
     for k in range(m):
         d = D[block.index[k]] * v[k]

@@ -61,18 +61,22 @@ def combine(Z: Any, index: Any, V: Any, count: int, m: int, W: Any) -> None:
     n = W.shape[1]
     for low in range(0, n, _STRETCH):
         high = min(low + _STRETCH, n)
-        for k in range(0, m - 3, 4):
-            a, b, c, d = index[k], index[k + 1], index[k + 2], index[k + 3]
+        k = 0
+        while k + 4 <= m:  # slices: the compiler then knows that no place is negative, and the loops run on vectors
+            a, b = Z[index[k], low:high], Z[index[k + 1], low:high]
+            c, d = Z[index[k + 2], low:high], Z[index[k + 3], low:high]
             for q in range(count):
-                va, vb, vc, vd = V[q, k], V[q, k + 1], V[q, k + 2], V[q, k + 3]
-                for i in range(low, high):
-                    W[q, i] += va * Z[a, i] + vb * Z[b, i] + vc * Z[c, i] + vd * Z[d, i]
-        for k in range(m - m % 4, m):
-            a = index[k]
+                va, vb, vc, vd, w = V[q, k], V[q, k + 1], V[q, k + 2], V[q, k + 3], W[q, low:high]
+                for i in range(high - low):
+                    w[i] += va * a[i] + vb * b[i] + vc * c[i] + vd * d[i]
+            k += 4
+        while k < m:
+            a = Z[index[k], low:high]
             for q in range(count):
-                va = V[q, k]
-                for i in range(low, high):
-                    W[q, i] += va * Z[a, i]
+                va, w = V[q, k], W[q, low:high]
+                for i in range(high - low):
+                    w[i] += va * a[i]
+            k += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
