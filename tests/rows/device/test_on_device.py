@@ -11,11 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.core.loop import run
-from softmargin.engines.mode.smoothed_start import picked
+from softmargin.engines.mode.smoothed_start import many_rows, picked
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.estimators.given.devices import DeviceMatrix
+from softmargin.inference.functions import INFERENCES, inference_for
+from softmargin.inference.many_rows import of_many_rows
 from softmargin.losses import EpsilonInsensitive, Hinge, Squared
 from softmargin.priors import Lasso, Ridge
 from softmargin.rows.device.libraries import HOST
@@ -91,3 +93,11 @@ def test_regression_and_draws_take_a_matrix_on_a_device():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of so few draws
             drawn = BayesianSVR(prior, inference, draws=50, warmup=20, chains=2).fit(DeviceMatrix(HOST, X), y)
         assert np.abs(drawn.coef_ - home.coef_).max() < 0.05
+
+
+def test_many_rows_are_chosen_on_a_few_at_home_and_fitted_where_they_are():
+    X, y = simulated(25_000, 3)
+    here = build(X, y, prior=Ridge())
+    there = on_device(here)
+    assert many_rows(there) and many_rows(here)
+    assert inference_for("vb", here) is of_many_rows and inference_for("vb", there) is INFERENCES["vb"]
