@@ -116,6 +116,10 @@ class Space(Part, ABC):
         """A Gram matrix as its design gives it, home."""
         return A
 
+    def at_home(self) -> Space:
+        """The same space for rows that are home."""
+        return self
+
     def row_root(self, q: Normal) -> Any:
         """The root of a Gaussian's covariance as visits of the rows take it: where the rows are."""
         return q.root

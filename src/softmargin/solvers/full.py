@@ -46,6 +46,9 @@ class Full(Space):
     def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
         return Gaussian.from_precision(self.algebra.shifted(A, precision), linear, self.algebra)
 
+    def at_home(self) -> Full:
+        return self if self.algebra is LAPACK else Full()
+
     def home(self, A: Any) -> Any:
         return self.algebra.home(A)
 

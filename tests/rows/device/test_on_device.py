@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.core.loop import run
+from softmargin.engines.mode.screening import few_rows
 from softmargin.engines.mode.smoothed_start import many_rows, picked
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM, MeanField
@@ -68,6 +69,8 @@ def test_picked_rows_are_home_with_their_factors():
     there = on_device(problem(Ridge(scale=0.5)))
     few = picked(there, np.arange(50))
     assert there.space.algebra is not LAPACK and few.space.algebra is LAPACK
+    near = np.arange(N) < 40
+    assert few_rows(there, near, ~near)[0].space.algebra is LAPACK
     np.testing.assert_allclose(few.blocks.matvec(np.ones(8)), there.blocks.matvec(np.ones(8))[:50], rtol=1e-12)
 
 

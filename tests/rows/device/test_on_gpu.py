@@ -125,6 +125,14 @@ def test_estimators_take_arrays_of_a_device_and_give_them_back(kind):
     np.testing.assert_allclose(home(model.predict(there)), here.predict(X), atol=1e-5)
 
 
+@pytest.mark.parametrize("inference", ["vb", "map"])
+def test_many_rows_are_fitted_as_at_home(inference):
+    X, y = simulated(60_000, 5)
+    home = BayesianSVC(inference=inference).fit(X, y)
+    there = BayesianSVC(inference=inference).fit(cupy.asarray(X), y)
+    np.testing.assert_allclose(there.coef_, home.coef_, atol=2e-4)  # of "vb" at home by parts of the rows
+
+
 def test_a_loss_that_is_drawn_by_rejection_says_so():
     X, y = simulated(3000, 4)
     assert BayesianSVC(likelihood="logit").fit(cupy.asarray(X), y).converged_

@@ -125,4 +125,4 @@ def few_rows(model: Model, near: Flags, inside: Flags) -> tuple[Model, Any]:
     if few is None:
         few = Dense.plain(np.ascontiguousarray(np.concatenate((design.rows(index), others))))
     blocks = Blocks(few, np.concatenate(y), np.concatenate(c))
-    return replace(model, blocks=blocks), index
+    return replace(model, blocks=blocks, space=model.space.at_home()), index

@@ -134,7 +134,7 @@ def _scores(block: Any, small: tuple[Face, float, bool], near: One) -> Any:
     Rows beyond a few tau have next to no curvature, and their slopes are in the sum already.
     """
     face, tau, wanted = small
-    w, b, _ = face(block, near.f, np.full(block.size, tau * tau))
+    w, b, _ = face(block, near.f, block.full(tau * tau))
     curved = np.where(np.abs(1.0 - block.y * near.f) < _FEW * tau, w, 0.0) if wanted else None
     return Messages(curved, None), (block.rmatvec(b - w * near.f),)
 
@@ -149,7 +149,7 @@ def _slope(block: Any, small: tuple[Face, float, float], near: One, along: One) 
     """Sum the slopes of the smoothed loss along the way, after a part of it."""
     face, tau, part = small
     f = near.f + part * along.f
-    w, b, _ = face(block, f, np.full(block.size, tau * tau))
+    w, b, _ = face(block, f, block.full(tau * tau))
     return (block.sums((b - w * f, along.f)),)
 
 
