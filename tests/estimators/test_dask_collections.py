@@ -1,5 +1,9 @@
 """Dask arrays and data frames as X: fits are those of the same rows in memory, and predictions stay lazy."""
 
+import os
+import signal
+import threading
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -87,6 +91,37 @@ def test_any_number_of_workers_gives_the_same_bits(data, wanted, workers):
     with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster):
         for name in FITS:
             same(fitted(da.from_array(X, chunks=CHUNKS), f > 0, name), wanted(name))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["vb", "map", "gibbs", "hmc"])
+def test_workers_killed_at_random_moments_change_no_bit(data, wanted, name):
+    """Whatever a worker is doing then: reading rows, a visit, or being rebuilt; its nanny starts another."""
+    X, f = data
+    moments, done = np.random.default_rng([1, len(name)]).uniform(0.2, 2.0, 5), threading.Event()
+    killed = []
+    local = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+
+    def kill(cluster):
+        for moment in moments:
+            if done.wait(moment):
+                return
+            known = set(cluster.scheduler.workers)  # not one that is being started: its nanny would give up
+            running = [each for each in cluster.workers.values() if each.worker_address in known]
+            if len(running) > 1:
+                os.kill(running[0].process.pid, signal.SIGKILL)
+                killed.append(moment)
+
+    with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster):
+        killer = threading.Thread(target=kill, args=(cluster,))
+        killer.start()
+        try:
+            found = fitted(da.from_array(X, chunks=CHUNKS), f > 0, name)
+        finally:
+            done.set()
+            killer.join()
+    assert killed
+    same(found, wanted(name))
 
 
 def test_a_pipeline_takes_a_data_frame_with_named_columns(dask_client, data):

@@ -160,18 +160,25 @@ class Crew:
     def _begin(self, run: Run, address: str) -> None:
         threads = self._alive().get(address, 1)
         there: dict[str, Any] = {"workers": [address], "allow_other_workers": False}
-        rows = self.client.compute(run.source, workers=[address], allow_other_workers=True)
+        rows = self.client.compute(run.source)  # anywhere: tasks bound to a worker that is lost would never be run
         run.address, run.actor = address, None
         run.future = self.client.submit(Holder, rows, run.first, threads, actor=True, pure=False, **there)
 
     def _begun(self, run: Run) -> None:
-        """Wait until the rows are there; as long as it takes while the worker lives."""
+        """Wait until the rows are there: as long as the worker lives, and somebody works on something."""
+        last = time.monotonic()
         while run.actor is None:
             try:
                 run.actor = run.future.result(timeout=_LOOK)
             except TimeoutError:
                 if run.address not in self._alive():
                     raise Lost from None
+                last = time.monotonic() if any(self.client.processing().values()) else last
+                if time.monotonic() - last > self.timeout:
+                    raise TimeoutError(
+                        f"rows {run.lo}..{run.hi} of X have not been made, and for {self.timeout:.0f} s no Dask worker "
+                        "has worked on anything: see what the cluster waits for."
+                    ) from None
             except Exception as error:
                 if run.address not in self._alive():
                     raise Lost from None
