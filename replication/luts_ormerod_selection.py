@@ -7,7 +7,7 @@ makes it, from several starts and with columns tried on their other side.
 from __future__ import annotations
 
 import warnings
-from types import SimpleNamespace
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -159,9 +159,8 @@ def pictures(page: Page, ours: BayesianSVC, chain: BayesianSVC, inclusion: Any) 
             ax.set_xlabel(f"posterior inclusion probability, {title}")
     text = "Variational inclusion against the chain: the printed algorithm (left) and the best bound (right)"
     with page.picture("lo_agreement", text, ncols=2, figsize=(9.0, 4.6)) as axes:
-        printed = SimpleNamespace(
-            n_features_in_=chain.n_features_in_, feature_names_in_=chain.feature_names_in_, inclusion_=inclusion
-        )
+        printed = copy(ours)
+        printed.inclusion_ = inclusion
         for ax, variational in zip(axes, (printed, ours), strict=True):
             plots.agreement(chain, variational, ax)
             ax.set(xlabel="inclusion probability, Gibbs", ylabel="inclusion probability, variational")

@@ -118,7 +118,7 @@ HOMES = {name.lstrip("_"): (f"softmargin.{module}", name) for module, names in _
 # cached properties whose last bits depend on how the object came about, so that they are saved with it
 _COMPUTED = {"Gaussian": ("root",)}
 # fields that say where numbers are, which a file does not: loaded ones are in memory
-_PLACES = {"Gaussian": ("algebra",)}
+_PLACES = ("algebra",)
 _NAMES = {home: name for name, home in (HOMES | FUNCTIONS).items()}
 _STATES = ("_skl", "_sklearn", "_callback", "_memory")  # of scikit-learn, and what the next fit goes on from
 
@@ -145,7 +145,7 @@ def form_of(name: str) -> Form:
     if name == "Terms":
         return Form(kind.remembered, kind.recalled)
     if dataclasses.is_dataclass(kind):
-        return _record_form(kind, _COMPUTED.get(name, ()), _PLACES.get(name, ()))
+        return _record_form(kind, _COMPUTED.get(name, ()), _PLACES)
     if issubclass(kind, tuple):
         return Form(lambda thing: thing._asdict(), lambda parts: kind(**parts))
     if issubclass(kind, BaseEstimator):

@@ -160,7 +160,7 @@ def test_all_that_the_estimator_has_is_there():
     public = {
         name for name in dir(inner) if not name.startswith("_") and name not in dir(Formula) and hasattr(inner, name)
     }
-    assert {"coef_", "loo_", "posterior_", "random_effects_", "summary", "to_arviz", "get_support"} <= public
+    assert {"coef_", "loo_", "posterior_", "random_effects_", "summary", "get_support"} <= public
     for name in sorted(public):
         assert getattr(model, name) is getattr(inner, name) or type(getattr(model, name)) is type(getattr(inner, name))
     np.testing.assert_array_equal(model.sample(data, 3), inner.sample(X, 3))
