@@ -249,3 +249,8 @@ def test_the_response_is_told_from_the_predictors_and_probabilities_are_short(fo
     by_formula = run("fit", folder / "data.csv", "--formula", "sick ~ age", "--out", tmp_path / "f")
     assert "the response, 2 classes" in by_formula.out
     assert ">0.999" in by_formula.out
+
+
+def test_a_model_of_a_table_finds_the_response_of_rows_to_score(data):
+    model = Tabular(BayesianSVC(learning_rate=1.0), "sick").fit(data.drop(columns=["cost", "site"]))
+    assert model.score(data) == model.score(data, data["sick"]) == (model.predict(data) == data["sick"]).mean()

@@ -21,7 +21,7 @@ def test_a_sweep_without_an_observation_is_a_refit_given_the_latents(selects):
     f = model.blocks.matvec(0.1 * np.random.default_rng(2).standard_normal(model.size))
     gamma = np.array([True, True, False, True, True])  # the intercept and three of four variables
     precision = model.prior.start().precision
-    chain = SimpleNamespace(f=f, prior=SimpleNamespace(precision=precision))
+    chain = SimpleNamespace(f=f, gamma=None, prior=SimpleNamespace(precision=precision))
     kept = np.ones(5, dtype=bool)
     if selects:
         chain.gamma, chain.prior.precision, kept = gamma, precision[:5], gamma
@@ -47,7 +47,7 @@ def test_sweeps_are_mixed():
     prior = model.prior.start()
     for sweep in range(2):
         f = model.blocks.matvec(np.full(model.size, 0.05 * sweep))
-        average.add(SimpleNamespace(f=f, prior=prior), sweep)
+        average.add(SimpleNamespace(f=f, gamma=None, prior=prior), sweep)
     one, two = average.parts
     found = average.moments()
     np.testing.assert_allclose(found.mean, 0.5 * (one.mean + two.mean))

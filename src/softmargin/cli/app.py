@@ -12,7 +12,9 @@ import typer
 from softmargin import __version__, save
 from softmargin.cli import show, work
 from softmargin.cli.demo import demo as run_demo
+from softmargin.cli.precompile import compiled
 from softmargin.cli.tables import read_table, write_table
+from softmargin.core.validation import fitted
 from softmargin.report import report as write_report
 
 __all__ = ["app"]
@@ -113,14 +115,15 @@ def fit(
 def _facts(model: Any) -> dict[str, Any]:
     """What a model is, for programs."""
     inner = vars(model).get("estimator_", model)
-    names = [name for name in ("scale_", "learning_rate_", "converged_", "n_iter_", "classes_") if hasattr(model, name)]
-    found = {name.rstrip("_"): getattr(model, name) for name in names}
-    told = {"estimator": type(inner).__name__, "left_out": work.goodness(model), **found}
-    if hasattr(model, "summary"):
-        table = model.summary()
-        told["coefficients"] = [
-            {"name": _key(key), **row} for key, row in zip(table.index, table.to_dict("records"), strict=True)
-        ]
+    told: dict[str, Any] = {"estimator": type(inner).__name__, "left_out": work.goodness(model)}
+    for name in ("scale_", "learning_rate_", "converged_", "n_iter_", "classes_"):
+        value = fitted(model, name)
+        if value is not None:
+            told[name.rstrip("_")] = value
+    table = model.summary()
+    told["coefficients"] = [
+        {"name": _key(key), **row} for key, row in zip(table.index, table.to_dict("records"), strict=True)
+    ]
     return told
 
 
@@ -134,13 +137,13 @@ def _report(model: Any) -> None:
     words["model"] = f"{type(inner).__name__}, {inner.inference}"
     for name, value in work.goodness(model).items():
         words[_WORDS[name]] = f"{value:.4g}"
-    if hasattr(model, "classes_") and len(model.classes_) == 2:
-        words["f > 0 means"] = str(model.classes_[1])
+    classes = fitted(model, "classes_")
+    if classes is not None and len(classes) == 2:
+        words["f > 0 means"] = str(classes[1])
     if not model.converged_:
         words["convergence"] = "not reached; see the note"
     show.facts("Fit", words)
-    if hasattr(model, "summary"):
-        show.coefficients(model)
+    show.coefficients(model)
     found = vars(inner).get("random_effects_", {})
     for name, effects in found.items() if isinstance(found, dict) else ():  # a list where there is one for each pair
         mean = effects["mean"]
@@ -284,8 +287,6 @@ def compile_(
     only: Annotated[str, typer.Option(metavar="WORD", help="Fits whose names contain it, such as gibbs.")] = "",
 ) -> None:
     """Compile what fits of every kind need, once for each installation: for images, and before timing anything."""
-    from softmargin.cli.precompile import compiled
-
     count, total = 0, 0.0
     for name, seconds in compiled(only):
         count, total = count + 1, total + seconds

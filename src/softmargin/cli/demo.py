@@ -8,6 +8,19 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from softmargin import BayesianSVC
+from softmargin.plots import demo_figure
+
 __all__ = ["demo"]
 
 _PICTURE = "softmargin-demo.png"
@@ -25,10 +38,6 @@ class _Result(NamedTuple):
 
 def demo(folder: Path) -> int:
     """Fit, compare, print, draw."""
-    from sklearn.model_selection import train_test_split
-
-    from softmargin import BayesianSVC
-
     folder.mkdir(parents=True, exist_ok=True)
     X, y = _data()
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
@@ -42,8 +51,6 @@ def demo(folder: Path) -> int:
     print(_comparison_table(ours, theirs))
     print(_learned(ours.model))
     try:
-        from softmargin.plots import demo_figure
-
         figure = demo_figure(ours.model, {"calibrated LinearSVC": theirs.model}, X_test, y_test)
     except ImportError:
         print("\nNo picture: it needs matplotlib, which pip install 'softmargin[demo]' installs.", file=sys.stderr)
@@ -55,15 +62,11 @@ def demo(folder: Path) -> int:
 
 def _data() -> tuple[Any, Any]:
     """Columns as a data frame, labels as words."""
-    from sklearn.datasets import load_breast_cancer
-
     data = load_breast_cancer(as_frame=True)
     return data.data, data.target_names[data.target.to_numpy()]
 
 
 def _measure(fit: Any, X: Any, y: Any) -> _Result:
-    from sklearn.metrics import log_loss
-
     begun = time.perf_counter()
     model = fit()
     seconds = time.perf_counter() - begun
@@ -73,14 +76,6 @@ def _measure(fit: Any, X: Any, y: Any) -> _Result:
 
 def _calibrated_svm(X: Any, y: Any) -> Any:
     """What one does without this package: search for C by cross-validation, then calibrate by cross-validation."""
-    import numpy as np
-    from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import LinearSVC
-
     machine = make_pipeline(StandardScaler(), LinearSVC(loss="hinge", dual=True, max_iter=10_000, random_state=0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # large C: not converged, and not chosen

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 
 from softmargin import BayesianSVC, BayesianSVR, compare, fit, load
 from softmargin.cli.tables import read_table
+from softmargin.core.validation import has_probabilities
 from softmargin.estimators.tabular.tabular import Tabular
 from softmargin.plots.numbers.outcomes import Decisions
 from softmargin.report.study import Study
@@ -29,7 +31,21 @@ __all__ = [
 ]
 
 _MANY = 10  # different numbers from which a response is a quantity
-_SETS = {"breast_cancer": "two classes", "iris": "three classes", "wine": "three classes", "diabetes": "a quantity"}
+
+
+class _Set(NamedTuple):
+    """A data set of scikit-learn: what it is for, and how it is loaded."""
+
+    told: str
+    load: Callable[..., Any]
+
+
+_SETS = {
+    "breast_cancer": _Set("two classes", load_breast_cancer),
+    "iris": _Set("three classes", load_iris),
+    "wine": _Set("three classes", load_wine),
+    "diabetes": _Set("a quantity", load_diabetes),
+}
 
 
 def is_quantity(response: pd.Series, task: str) -> bool:
@@ -120,9 +136,9 @@ def _response(model: Any) -> str:
 
 def goodness(model: Any) -> dict[str, float]:
     """How well left-out rows are predicted, by name."""
-    loo = model.loo_
+    found = model.loo_._asdict()
     names = ("score", "error", "log_density", "rmse", "r2", "max_kv")
-    return {name: float(getattr(loo, name)) for name in names if name in loo._fields}
+    return {name: float(found[name]) for name in names if name in found}
 
 
 def compared(paths: list[Path]) -> pd.DataFrame:
@@ -137,7 +153,7 @@ def predicted(model: Any, data: pd.DataFrame, proba: bool) -> pd.DataFrame:
     if isinstance(model, Tabular):  # encoded once, with one note
         model, data = model.estimator_, model.encoded(data)
     made = pd.DataFrame({"prediction": model.predict(data)})
-    if proba and hasattr(model, "predict_proba"):
+    if proba and has_probabilities(model):
         chances = model.predict_proba(data)
         for j, label in enumerate(model.classes_):
             made[f"P({label})"] = chances[:, j]
@@ -149,12 +165,10 @@ def predicted(model: Any, data: pd.DataFrame, proba: bool) -> pd.DataFrame:
 def datasets(name: str = "") -> Any:
     """Names of the sets with what they are for, or the table of one."""
     if not name:
-        return _SETS
+        return {each: found.told for each, found in _SETS.items()}
     if name not in _SETS:
         raise ValueError(f"there is no data set {name!r}; there are {', '.join(_SETS)}.")
-    import sklearn.datasets as source
-
-    data = getattr(source, f"load_{name}")(as_frame=True)
+    data = _SETS[name].load(as_frame=True)
     frame = data.frame.copy()
     if "target_names" in data:
         frame["target"] = np.asarray(data.target_names)[frame["target"].to_numpy()]

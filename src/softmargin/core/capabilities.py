@@ -20,7 +20,7 @@ _NOT_OFFERED = "_not_offered"
 
 
 def optional(method: Method) -> Method:
-    """Declare a method of a kind of part that a part need not have."""
+    """Declare a method of a kind of part that a part need not have: it has a signature and a docstring, and no body."""
     setattr(method, _NOT_OFFERED, True)
     return method
 

@@ -24,6 +24,7 @@ class Design(Part, ABC):
     whole: bool = False  # whether it makes its sums over rows itself, in one piece and one order
     algebra: Any = None  # the factors of its Gram matrices, where these are not in memory
     rounding: float = 1e-11  # relative, of a bound over the rows: no smaller fall is a fall
+    rest: Any = None  # variance of each row's predictor that no column carries (Nystrom residual), in the prior's unit
     law: Any = None  # of rows completed at missing entries: the mean and precision of the covariates
 
     @property
@@ -63,7 +64,6 @@ class Design(Part, ABC):
     @optional
     def values(self, lo: int = 0, hi: int | None = None) -> Array:
         """The rows lo..hi as they are stored, before they are shifted and scaled."""
-        raise NotImplementedError
 
     def column_ends(self, share: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array, Array]:
         """Largest and smallest stored value of every column, and the sum of values times the share of their rows."""
@@ -85,64 +85,51 @@ class Design(Part, ABC):
     @optional
     def outer(self) -> Array:
         """``X X'`` without the intercept column."""
-        raise NotImplementedError
 
     @optional
     def rmatmat(self, rows: Array) -> Array:
         """``X' rows`` for several right sides; the intercept column is left out."""
-        raise NotImplementedError
 
     @optional
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
         """Squared length of the rows lo..hi without the intercept column."""
-        raise NotImplementedError
 
     @optional
     def scaled(self, factor: Array) -> Design:
         """The same rows with every slope column multiplied by its factor."""
-        raise NotImplementedError
 
     @optional
     def take(self, columns: Any) -> Design:
         """The design of some of the slope columns, intercept kept."""
-        raise NotImplementedError
 
     @optional
     def pick(self, index: Any) -> Design:
         """The same columns of some of the rows."""
-        raise NotImplementedError
 
     @optional
     def joined(self, index: Any, others: Array) -> Design | None:
         """Some of the rows and dense ones behind them; None where a dense array of all is the sooner way."""
-        raise NotImplementedError
 
     @optional
     def single(self) -> Design:
         """The same with Gram matrices in single precision, for a direction to go."""
-        raise NotImplementedError
 
     @optional
     def moments(self, mean: Array, root: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
         """``mean'x_i`` and ``|root'x_i|^2`` of the rows lo..hi, in one pass."""
-        raise NotImplementedError
 
     @optional
     def excess(self, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
         """Variance of the predictors of the rows lo..hi at known coefficients, from entries that are not known."""
-        raise NotImplementedError
 
     @optional
     def excess_slope(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
         """Half the derivative of ``w'excess(mean)`` in the mean."""
-        raise NotImplementedError
 
     @optional
     def implicit(self) -> Design:
         """The same columns, known by their products alone: row weights stand for the Gram matrix."""
-        raise NotImplementedError
 
     @optional
     def entries(self, factor: Array) -> tuple[Array, Array]:
         """Of a design that is known by its products alone: its stored entries times a factor per row, and its shift."""
-        raise NotImplementedError

@@ -93,34 +93,27 @@ class Loss(Part, Parameters):
     @optional
     def pieces(self, y: Array, c: Array) -> Pieces:
         """The loss as a sum of hinges of slope 2."""
-        raise NotImplementedError
 
     @optional
     def log_normalizer(self, kappa: Any) -> Any:
         """Of a loss for regression: the log of the integral of ``exp(kappa l(y, f))`` over y."""
-        raise NotImplementedError
 
     @optional
     def noise_cdf(self, e: Array, kappa: Any) -> Array:
         """The distribution function of ``y - f`` at weights ``kappa``."""
-        raise NotImplementedError
 
     @optional
     def noise_variance(self, kappa: float) -> float:
         """The variance of ``y - f`` at weight ``kappa``."""
-        raise NotImplementedError
 
     @optional
     def log_predictive(self, e: Array, v: Array, kappa: float) -> Array:
         """The log density of y at ``e = y - E f`` for f ~ N(E f, v)."""
-        raise NotImplementedError
 
     @optional
     def with_band(self, band: float) -> Loss:
         """The same loss with another band."""
-        raise NotImplementedError
 
     @optional
     def hinge(self, label: Any, f: Array, r: int) -> tuple[Array, Array]:
         """Of a loss of class scores: it is an ordinary hinge in one of them; its signs, and where it begins."""
-        raise NotImplementedError

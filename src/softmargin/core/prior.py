@@ -103,12 +103,10 @@ class PriorBase(Part):
     @optional
     def start(self) -> PriorState:
         """A state to start a chain or an iteration from."""
-        raise NotImplementedError
 
     @optional
     def expect(self, mean: Array, var: Array) -> PriorMessage:
         """Prior variables averaged over their optimal densities, given the moments of the coefficients."""
-        raise NotImplementedError
 
     def gaussian(self, mean: Array, var: Array) -> PriorMessage:
         """Exact averages of the log prior under N(mean, var) where they are closed, as ``expect`` elsewhere."""
@@ -117,17 +115,14 @@ class PriorBase(Part):
     @optional
     def mode(self, beta: Array) -> PriorMessage:
         """Prior variables at their conditional mode; ``bound`` is the log joint density there."""
-        raise NotImplementedError
 
     @optional
     def draw(self, rng: np.random.Generator, state: PriorState, beta: Array) -> PriorState:
         """Prior variables drawn given the coefficients."""
-        raise NotImplementedError
 
     @optional
     def logpdf(self, state: PriorState, beta: Array) -> float:
         """``log p(beta)`` given the scale, local variables integrated out."""
-        raise NotImplementedError
 
     def along(self, state: PriorState, beta: Array) -> Callable[[float], float]:
         """``l -> log p(e^l beta)`` up to a constant: ``logpdf`` along a ray, prepared for many evaluations."""
@@ -155,17 +150,14 @@ class PriorBase(Part):
     @optional
     def toll(self, beta: Array, scale: float) -> Array:
         """Of a penalty that is concave on either side of zero: its value, coefficient by coefficient."""
-        raise NotImplementedError
 
     @optional
     def heated(self, scale: float, temperature: float) -> PriorBase:
         """The density at this scale raised to the power 1/temperature."""
-        raise NotImplementedError
 
     @optional
     def beside(self, precision: Array) -> PriorBase:
         """The same with more coefficients behind it that are always in, normal with the given precisions."""
-        raise NotImplementedError
 
     # of priors with point masses, for the samplers and the variational fit that move between sets of columns
     state: Callable[..., PriorState]

@@ -11,7 +11,7 @@ from softmargin.core.array import Array
 from softmargin.core.capabilities import Part, optional
 from softmargin.core.design import Design
 
-__all__ = ["Normal", "Root", "RowBasis", "Space"]
+__all__ = ["Normal", "Root", "RowBasis", "Space", "row_quad"]
 
 
 class Normal(Protocol):
@@ -82,7 +82,11 @@ class Root(Part, ABC):
     @optional
     def enlarged(self, factor: float) -> Root:
         """The root of the covariance times the square of a factor, where that is less than a factor around it."""
-        raise NotImplementedError
+
+
+def row_quad(design: Design, root: Any, lo: int = 0, hi: int | None = None) -> Array:
+    """Variances of the linear predictors of the rows lo..hi: a structured root knows them, the design for an array."""
+    return root.row_quad(design, lo, hi) if isinstance(root, Root) else design.row_quad(root, lo, hi)
 
 
 class Space(Part, ABC):
@@ -150,9 +154,7 @@ class Space(Part, ABC):
     @optional
     def spread(self, design: Any, w: Array, linear: Array, precision: Array) -> Normal:
         """As ``gaussian`` with ``A = X'WX``, for many more coefficients than rows, without a matrix of A's size."""
-        raise NotImplementedError
 
     @optional
     def left_out(self, model: Any, point: Any, penalty: Any, part: Array) -> Array:
         """Predictors of a mode without the part ``part`` of each row, of a space that has no matrices for the rule."""
-        raise NotImplementedError

@@ -111,8 +111,9 @@ class DeviceDense(Design):
 
     def gram(self, w: Any, b: Any, lo: int = 0, hi: int | None = None) -> tuple[Any, Array]:
         """``X' diag(w) X``, which stays on the device, and ``X' b``; panels above the diagonal are those below it."""
-        if self.library.narrow(self.Z):
-            A, c = self.library.narrow_gram(self.Z[lo:hi], w, b)
+        narrow = self.library.narrow(self.Z)
+        if narrow is not None:
+            A, c = narrow.gram(self.Z[lo:hi], w, b)
             return self.library.xp.ascontiguousarray(A[: self.size, : self.size]), self._fetched(c)
         xp, panels, width = self.library.xp, self._panels(), self._width
         total, part = xp.zeros((width, width)), xp.zeros((width, width), dtype=self.Z.dtype)
@@ -143,8 +144,9 @@ class DeviceDense(Design):
         last = width - 1
         both[: self.size, last] = self.library.vector(mean)
         triangular = root.shape[0] == root.shape[1] and not bool(xp.tril(root, -1).any())
-        if width == self._width and self.library.narrow(self.Z):
-            return self.library.narrow_moments(self.Z[lo:hi], both, triangular)
+        narrow = self.library.narrow(self.Z) if width == self._width else None
+        if narrow is not None:
+            return narrow.moments(self.Z[lo:hi], both, triangular)
         f, v = xp.empty(hi - lo), xp.empty(hi - lo)
         out: Any = None
         for at in self._slabs(lo, hi):

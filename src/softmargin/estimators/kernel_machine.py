@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from itertools import combinations
 from numbers import Real
 from typing import Any
@@ -144,9 +145,9 @@ class KernelMachine(Surviving, CallbackSupport, Exported, Composed):
         check_is_fitted(self)
         return self._rows(X, reset=False)
 
+    @abstractmethod
     def _remark(self) -> str:
         """What is to be said about the model, or nothing."""
-        raise NotImplementedError
 
     def _worries(self) -> list[str]:
         """The sentences that a fit warns with: of its run, and of the model."""

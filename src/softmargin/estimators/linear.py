@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from numbers import Real
@@ -107,9 +108,9 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Composed):
         more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
         return f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}."
 
+    @abstractmethod
     def _remark(self) -> str:
         """What is to be said about the model, or nothing."""
-        raise NotImplementedError
 
     def _worries(self) -> list[str]:
         """The sentences that a fit warns with: of its run, of the model, and of columns that do not vary."""

@@ -217,8 +217,7 @@ def _left_out(model: Model, state: Any, part: Array) -> tuple[Array, Array, floa
     What is taken out of the precision is what a row has put in, where the fit tells: the message that it would send
     next may be another while the noise level still moves, and more than there is.
     """
-    w, b = state.message[:2]
-    built = getattr(state, "ku", w)
+    (w, b), built = state.message[:2], state.ku
     return left_out(model, state, part, Rows(built, b + (built - w) * state.f))
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.visits import Latents, One, drawn
 from softmargin.loo.link import taken_out
@@ -87,13 +88,13 @@ class CavityAverage:
         self.model, self.part, self.count = model, model.blocks.place(One(part)), 0
         self.sums: tuple[Any, ...] = ()  # handle of the sums over sweeps, once there are any
 
-    def add(self, chain: Any, iteration: int, model: Model | None = None) -> None:
+    def add(self, chain: Chain, iteration: int, model: Model | None = None) -> None:
         """Draw fresh latents at the chain's present point and take every row out in turn.
 
         ``model`` is the problem as the chain sees it, where that changes.
         """
         model, precision = self.model if model is None else model, chain.prior.precision
-        gamma = getattr(chain, "gamma", None)
+        gamma = chain.gamma
         if gamma is not None and not gamma.any():  # an empty model: every predictor is zero
             self.count += 1
             return

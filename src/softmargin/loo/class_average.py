@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.chain import Chain
 from softmargin.core.loss import Message
 from softmargin.core.model import Model
 from softmargin.designs.classes import ClassDesign
@@ -32,14 +33,14 @@ class ClassCavityAverage:
         self.model, self.part = model, part
         self.parts: list[ClassMoments] = []
 
-    def add(self, chain: Any, iteration: int, model: Model | None = None) -> None:
+    def add(self, chain: Chain, iteration: int, model: Model | None = None) -> None:
         """Draw fresh latents at the chain's present point and take every observation out in turn.
 
         ``model`` is the problem as the chain sees it, where that changes.
         """
         model, precision = self.model if model is None else model, chain.prior.precision
         w, b = draw_rows(model, chain.f, Purpose.CAVITY, iteration=iteration)
-        gamma = getattr(chain, "gamma", None)
+        gamma = chain.gamma
         if gamma is not None:  # variables that are out take no part; the precision is over the variables
             design: Any = model.blocks.design
             lead = int(design.base.intercept)

@@ -54,7 +54,6 @@ class ScalePrior(Part, Parameters, ABC):
     @optional
     def mode(self, E: float, r: float) -> tuple[float, float]:
         """Conditional mode of tau, and the log joint density in tau there, without ``(r/2) log 2 pi``."""
-        raise NotImplementedError
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, E: float, r: int, tau: float) -> float:
@@ -71,7 +70,6 @@ class ScalePrior(Part, Parameters, ABC):
     @optional
     def mode_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
         """Mode of rho, and the log joint density in rho there."""
-        raise NotImplementedError
 
     @abstractmethod
     def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.space import Root, row_quad
 from softmargin.rows.summation import TreeSum, cell_sums
 
 __all__ = ["CELL", "Block", "Whole"]
@@ -20,7 +21,7 @@ CELL = 2048  # rows of a cell: fixed, because cells are the unit of randomness a
 class Whole(NamedTuple):
     """A product with the columns that a design makes over all rows at once: this block's part of its arguments."""
 
-    product: str
+    product: Literal["gram", "rmatvec"]
     arguments: tuple[Array, ...]
 
 
@@ -51,8 +52,16 @@ class Block:
         self.first, self.lo, self.hi, self.size = first, lo, hi, hi - lo
         self.cuts = [(at, min(at + CELL, hi)) for at in range(lo, hi, CELL)]
         self.numbers = range(first, first + len(self.cuts))
-        self.whole = bool(getattr(design, "whole", False))
-        self.entries_missing = getattr(design, "excess", None) is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the design makes its sums over rows itself, in one piece."""
+        return self.design.whole
+
+    @property
+    def entries_missing(self) -> bool:
+        """Whether predictors vary at known coefficients, because entries of the columns are not known."""
+        return self.design.offers("excess")
 
     @cached_property
     def starts(self) -> Any:
@@ -96,19 +105,15 @@ class Block:
 
         A structured covariance has a root of its own kind, which its design understands or which understands designs.
         """
-        own = getattr(root, "row_quad", None)
-        if own is not None:
-            return self._each(own, self.design)
-        return self._each(self.design.row_quad, root)
+        return self._each(partial(row_quad, self.design, root))
 
     def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
         """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
-        both: Any = getattr(self.design, "moments", None)
-        if both is None or hasattr(root, "row_quad"):
-            f, v = self.matvec(mean), self.row_quad(root)
-        else:
-            parts = [both(mean, root, lo, hi) for lo, hi in self.cuts]
+        if self.design.offers("moments") and not isinstance(root, Root):
+            parts = [self.design.moments(mean, root, lo, hi) for lo, hi in self.cuts]
             f, v = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
+        else:
+            f, v = self.matvec(mean), self.row_quad(root)
         return f, v + self.excess(mean)
 
     def spread(self, draws: Array) -> tuple[Array, Array]:

@@ -145,8 +145,7 @@ class Blocks(ByVisits):
 
     def single(self) -> Blocks | None:
         """The same rows with Gram matrices in single precision; None where the design cannot."""
-        single: Any = getattr(self.design, "single", None)
-        return None if single is None else self.redesigned(single())
+        return self.redesigned(self.design.single()) if self.design.offers("single") else None
 
     def close(self) -> None:
         """Give the threads back."""
@@ -245,7 +244,8 @@ class Blocks(ByVisits):
     def _in_one_piece(self, parts: Sequence[Whole]) -> tuple[Any, ...]:
         """A product over all rows that is not a sum over cells."""
         arguments = (np.concatenate(column) for column in zip(*(part.arguments for part in parts), strict=True))
-        value = getattr(self.design, parts[0].product)(*arguments)
+        product: Any = self.design.gram if parts[0].product == "gram" else self.design.rmatvec
+        value = product(*arguments)
         return value if isinstance(value, tuple) else (value,)
 
     def place(self, vectors: Any) -> Kept:
@@ -264,7 +264,7 @@ class Blocks(ByVisits):
 
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients, from missing entries and ``residual``; zero without."""
-        if getattr(self.design, "excess", None) is None:
+        if not self.design.offers("excess"):
             return self.residual
         v: Array = self.keep(visits.excess, mean)[0].vectors[0]
         return v

@@ -115,7 +115,7 @@ class LineMoves(MoveBase):
         logit = np.where(prior.always, math.inf, prior.log_odds(pi))
         beta, inclusion, u = chain.beta.copy(), chain.inclusion.copy(), columns.slope - columns.lowered(chain.f)
         tally = chain.own["tally"]
-        counts = {name: getattr(tally, name).copy() for name in ("flips", "swaps", "births")}
+        counts = {"flips": tally.flips.copy(), "swaps": tally.swaps.copy(), "births": tally.births.copy()}
         n_flips = (20 if wide else min(p, 100)) if self.flips is None else self.flips
         n_swaps = min(p, 16) if self.swaps is None else self.swaps
         n_births = (16 if wide else 0) if self.births is None else self.births

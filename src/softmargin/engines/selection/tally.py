@@ -69,7 +69,7 @@ def diagnostics(state: Sequence[Chain]) -> dict[str, Array]:
     sweeps = np.array([[max(tally.sweeps, 1)] for tally in tallies])
 
     def rate(name: str, part: int) -> Array:
-        counts = np.array([getattr(tally, name) for tally in tallies])
+        counts = np.array([tally._asdict()[name] for tally in tallies])
         return counts[:, part] / np.maximum(counts[:, 0], 1.0)
 
     return {

@@ -62,6 +62,11 @@ class FixedPointState(NamedTuple):
         message: Message = self.rows.fetch().message
         return message
 
+    @property
+    def ku(self) -> Array:
+        """Row precisions that q has of each row, up to convergence: those of the messages."""
+        return self.message.w
+
 
 @dataclass(frozen=True)
 class FixedPoint(ABC):
@@ -108,6 +113,10 @@ class FixedPoint(ABC):
     def coefficients(self, state: FixedPointState) -> tuple[Array, Any]:
         """Mean and a root of the covariance of the coefficients."""
         return state.q.mean, state.q.root
+
+    def restart(self, model: Model, state: FixedPointState) -> FixedPointState:
+        """A warm start: the same q under another prior."""
+        return self.moments(model, state.q)
 
     def seen(self, model: Model, state: FixedPointState, *, rows: bool = True) -> FixedPointState:
         """The same q on a changed model."""

@@ -165,4 +165,4 @@ def _warm(engine: Any, model: Model, state: Any) -> Any:
         return None
     if isinstance(state, Neighbour):
         return state.start(model, engine)
-    return engine.restart(model, state) if hasattr(engine, "restart") else engine.moments(model, state.q)
+    return engine.restart(model, state)

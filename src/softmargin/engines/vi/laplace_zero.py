@@ -65,6 +65,11 @@ class LaplaceZeroState(NamedTuple):
         message: Message = self.rows.fetch().message
         return message
 
+    @property
+    def ku(self) -> Array:
+        """Row precisions that q has of each row, up to convergence: those of the messages."""
+        return self.message.w
+
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _choose(G: Any, r: Any, mean: Any, Omega: Any, candidates: Any, logit: float, g: Any, eta: Any) -> None:

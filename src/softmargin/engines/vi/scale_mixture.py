@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.loop import run
 from softmargin.core.model import Model
+from softmargin.core.space import Root, row_quad
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.solvers.low_rank import noise, quadratic, squares
 
@@ -31,7 +33,8 @@ class Mixture(NamedTuple):
     states: tuple[VIState, ...]  # the fits, one for each scale
 
 
-class MixedRoot(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class MixedRoot(Root):
     """The covariance of a mixture of Gaussians whose own roots are not plain arrays."""
 
     weights: Array
@@ -50,10 +53,7 @@ class MixedRoot(NamedTuple):
 
     def row_quad(self, design: Any, lo: int = 0, hi: int | None = None) -> Array:
         """Variances of the linear predictors of the rows lo..hi of a design."""
-
-        def own(root: Any) -> Any:
-            return root.row_quad(design, lo, hi) if hasattr(root, "row_quad") else design.row_quad(root, lo, hi)
-
+        own: Callable[[Any], Any] = lambda root: row_quad(design, root, lo, hi)  # noqa: E731
         return np.asarray(self._mixed(own, lambda shift: design.matvec(shift, lo, hi)))
 
     def squares(self) -> Array:
@@ -82,7 +82,7 @@ def mix_over_scale(model: Model, fit: VIState, *, label: str = "scale", steps: i
     """
     prior: Any = model.prior
     start = prior.start()
-    part = next((part for part in getattr(prior, "parts", ()) if label in (*part.labels, "scale")), None)
+    part = next((part for part in prior.parts if label in (*part.labels, "scale")), None)
     if part is None:
         r = max(model.dimension - model.free_dimension, 1)
         spacing, hyper = 0.5 * max(0.5, math.sqrt(2.0 / r)), prior.stretch(start)  # in log scale

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array
+from softmargin.core.design import Design
 from softmargin.core.loop import Info, run
 from softmargin.core.loss import Message
 from softmargin.core.model import Model
@@ -115,7 +116,7 @@ class SVI:
         size = min(n, self.first)
         rows = model.blocks.pick(np.sort(shuffled(np.arange(size), n, model.streams.at(Purpose.START))))
         engine: Any = MeanField() if self.mean_field else GaussianVI()
-        if _rest(rows.design) is None:
+        if rows.design.rest is None:
             small = replace(model, blocks=rows, space=model.space.on(rows.design))
             state = run(engine, small, max_iter=100, tol=1e-4, inner=True).state
         else:
@@ -174,9 +175,9 @@ class SVI:
         """The face of the loss that gives the row messages."""
         return model.loss.expect if self.mean_field else model.loss.gaussian
 
-    def moments(self, block: Any, q: Normal, prior: PriorMessage) -> tuple[Array, Array, Array | float]:
+    def moments(self, block: Design, q: Normal, prior: PriorMessage) -> tuple[Array, Array, Array | float]:
         """Mean and variance of the predictors of a block of rows, from the coefficients and from what these leave."""
-        rest = _rest(block)
+        rest = block.rest
         residual = 0.0 if rest is None else prior.values["scale"] ** 2 * rest
         return block.matvec(q.mean), block.row_quad(q.root), residual
 
@@ -213,13 +214,9 @@ def _batch_bound(message: Message, rows: float, q: Normal, prior: PriorMessage) 
     return rows * float(message.bound.mean()) + prior.bound + q.entropy
 
 
-def _rest(block: Any) -> Any:
-    return getattr(block, "rest", None)
-
-
-def sums_of(block: Any, message: Message) -> Sums:
+def sums_of(block: Design, message: Message) -> Sums:
     """Messages of a block of rows, averaged over them."""
     A, c = block.gram(message.w, message.b)
-    rest = _rest(block)
+    rest = block.rest
     n = len(message.w)
     return Sums(A / n, c / n, 0.0 if rest is None else float(message.w @ rest) / n)

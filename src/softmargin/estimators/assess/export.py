@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ class FitRows(NamedTuple):
         return GivenRows(X, y, times if self.by_class is None else times * self.by_class[y], place)
 
 
-class Exported(BaseEstimator):
+class Exported(BaseEstimator, ABC):
     """An estimator whose fit leaves ``_fitted`` and ``_seen``."""
 
     _fitted: Any
@@ -71,13 +72,13 @@ class Exported(BaseEstimator):
         """Names of the coefficients that mean something."""
         return []
 
+    @abstractmethod
     def _new_rows(self, X: Any, groups: Any) -> Any:
         """New rows, checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _numbered(self, y: Any) -> Any:
         """Responses as the model has them."""
-        raise NotImplementedError
 
     def _entries(self) -> Any:
         """Missing entries of the training rows, where they are part of the model."""

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import CubicSpline
 
+from softmargin.estimators.formula._parsed import arguments_of, call_of, callee_of
 from softmargin.estimators.formula._safe import REMEMBERING, Functions
 
 __all__ = ["recall", "remembered"]
 
 _PLAIN = ("kind", "levels", "spans_intercept")
 _ROWS = "_random_state"  # a basis of the training rows, for random effects of formulae's own
-_SPLINE = ("c", "x", "axis", "extrapolate")
 
 
 def remembered(component: Any) -> dict[str, Any]:
     """The kind of a component, its levels with their contrasts, and what its functions learned."""
-    found: dict[str, Any] = {name: getattr(component, name) for name in _PLAIN}
+    found: dict[str, Any] = {name: vars(component)[name] for name in _PLAIN}
     contrasts = component.contrast_matrix
     found["contrasts"] = None if contrasts is None else (contrasts.matrix, list(contrasts.labels))
-    found["functions"] = [_learned(call.stateful_transform) for call in _calls(getattr(component, "call", None))]
+    found["functions"] = [_learned(call.stateful_transform) for call in _calls(call_of(component))]
     return found
 
 
@@ -38,7 +38,7 @@ def recall(component: Any, memory: dict[str, Any]) -> None:
         setattr(component, name, memory[name])
     if memory["contrasts"] is not None:
         component.contrast_matrix = ContrastMatrix(*memory["contrasts"])
-    call = getattr(component, "call", None)
+    call = call_of(component)
     for part, learned in zip(_calls(call), memory["functions"], strict=True):
         part.stateful_transform = None if learned is None else _transform(TRANSFORMS[part.callee](), learned)
     if call is not None:
@@ -48,9 +48,9 @@ def recall(component: Any, memory: dict[str, Any]) -> None:
 
 def _calls(part: Any) -> Iterator[Any]:
     """The functions in an expression that remember rows, in a fixed order."""
-    if getattr(part, "callee", None) in REMEMBERING:
+    if callee_of(part) in REMEMBERING:
         yield part
-    for inner in (*getattr(part, "args", ()), *getattr(part, "kwargs", {}).values()):
+    for inner in arguments_of(part):
         yield from _calls(inner)
 
 
@@ -59,7 +59,7 @@ def _learned(transform: Any) -> dict[str, Any] | None:
         return None
     found = {name: value for name, value in vars(transform).items() if name != _ROWS}
     splines = {name: value for name, value in found.items() if isinstance(value, CubicSpline)}
-    return found | {name: tuple(getattr(spline, key) for key in _SPLINE) for name, spline in splines.items()}
+    return found | {name: (spline.c, spline.x, spline.axis, spline.extrapolate) for name, spline in splines.items()}
 
 
 def _transform(transform: Any, learned: dict[str, Any]) -> Any:

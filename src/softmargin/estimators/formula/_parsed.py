@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["call_of", "callee_of", "components_of", "level_of", "nodes_below"]
+__all__ = ["arguments_of", "call_of", "callee_of", "components_of", "level_of", "nodes_below"]
 
 _BELOW = ("left", "right", "expression", "value")  # of operations, brackets and assignments
 
@@ -29,7 +29,12 @@ def callee_of(node: Any) -> Any:
     return getattr(node, "callee", None)
 
 
+def arguments_of(node: Any) -> list[Any]:
+    """Arguments of a call; other nodes have none."""
+    return [*getattr(node, "args", ()), *getattr(node, "kwargs", {}).values()]
+
+
 def nodes_below(node: Any) -> list[Any]:
     """Operands and arguments of a node."""
     operands = [getattr(node, name) for name in _BELOW if hasattr(node, name)]
-    return [*operands, *getattr(node, "args", ()), *getattr(node, "kwargs", {}).values()]
+    return [*operands, *arguments_of(node)]

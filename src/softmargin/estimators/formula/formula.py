@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from softmargin.estimators.formula._response import Response
@@ -18,26 +15,14 @@ from softmargin.estimators.formula._text import shortened
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.linear import LinearMachine
 from softmargin.estimators.svc import BayesianSVC
+from softmargin.estimators.tabular.delegating import Delegating
 
 __all__ = ["Formula", "fit"]
 
 _SAID = {"random_effects": (None, "(1 | g)"), "fit_intercept": (True, "0 +")}  # defaults, and what to write instead
 
 
-def _of_rows(name: str) -> Any:
-    """A method of the estimator, for rows of a data frame with the columns that the formula names."""
-
-    def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-        check_is_fitted(self)
-        return getattr(self.estimator_, name)(self.formula_.frame(X), *args, **options)
-
-    method.__name__, method.__qualname__ = name, f"Formula.{name}"
-    method.__doc__ = f"``{name}`` of the estimator, for rows of a data frame; the response need not be in it."
-    has: Callable[[Any], bool] = lambda self: hasattr(self.estimator, name)  # noqa: E731
-    return available_if(has)(method)
-
-
-class Formula(BaseEstimator):
+class Formula(Delegating):
     """A model that is written as a formula, for rows of data frames.
 
     Cross-validation, searches and pipelines take it as any other estimator: the columns of the right side are made anew
@@ -70,20 +55,11 @@ class Formula(BaseEstimator):
     (4,)
     """
 
-    estimator_: Any
     formula_: Terms
 
     def __init__(self, formula: str, estimator: Any):
         self.formula = formula
         self.estimator = estimator
-
-    def __sklearn_tags__(self) -> Any:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
-        tags.regressor_tags, tags.target_tags = inner.regressor_tags, inner.target_tags
-        tags.target_tags.required = False
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
-        return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Formula:
         """Fit the model.
@@ -120,35 +96,14 @@ class Formula(BaseEstimator):
             Counts of the rows, or the column of X that holds them.
         """
         check_is_fitted(self)
-        made, weight = self.formula_, _weight(sample_weight, X, self.formula_)
-        response = np.asarray(made.response(X, y))
-        return float(self.estimator_.score(made.frame(X), response, sample_weight=weight))
+        weight, response = _weight(sample_weight, X, self.formula_), np.asarray(self._response_of(X, y))
+        return float(self.estimator_.score(self._columns_of(X), response, sample_weight=weight))
 
-    def to_arviz(self, X: Any = None, y: Any = None, **options: Any) -> Any:
-        """The estimator's ``to_arviz``; X, where it is needed, are the rows of the fit as a data frame."""
-        check_is_fitted(self)
-        if X is None:
-            return self.estimator_.to_arviz(**options)
-        made = self.formula_
-        return self.estimator_.to_arviz(made.frame(X), np.asarray(made.response(X, y)), **options)
+    def _columns_of(self, X: Any) -> Any:
+        return self.formula_.frame(X)
 
-    def __getattr__(self, name: str) -> Any:
-        # what takes no rows is the fitted estimator's own
-        if name.startswith("_") or "estimator_" not in self.__dict__:
-            unfitted = "" if name.startswith("_") else "; fit it first"
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{unfitted}")
-        return getattr(self.estimator_, name)
-
-    def _names(self) -> list[str]:
-        names: list[str] = self.estimator_._names()
-        return names
-
-    predict = _of_rows("predict")
-    predict_proba = _of_rows("predict_proba")
-    predict_interval = _of_rows("predict_interval")
-    decision_function = _of_rows("decision_function")
-    sample = _of_rows("sample")
-    transform = _of_rows("transform")
+    def _response_of(self, X: Any, y: Any) -> Any:
+        return self.formula_.response(X, y)
 
 
 def _weight(sample_weight: Any, data: Any, made: Terms) -> Any:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from softmargin.estimators.tabular.delegating import Delegating
 from softmargin.exceptions import DataWarning, warn_user
 
 __all__ = ["Column", "Tabular"]
@@ -73,20 +71,7 @@ class Column(NamedTuple):
         return pd.DataFrame(made, index=column.index)
 
 
-def _of_rows(name: str) -> Any:
-    """A method of the estimator, for rows of a table."""
-
-    def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-        check_is_fitted(self)
-        return getattr(self.estimator_, name)(self.encoded(X), *args, **options)
-
-    method.__name__, method.__qualname__ = name, f"Tabular.{name}"
-    method.__doc__ = f"``{name}`` of the estimator, for rows of a data frame."
-    has: Callable[[Any], bool] = lambda self: hasattr(self.estimator, name)  # noqa: E731
-    return available_if(has)(method)
-
-
-class Tabular(BaseEstimator):
+class Tabular(Delegating):
     """A model of the columns of a data frame, some of which may hold labels.
 
     Columns of numbers go into the model as they are, columns of labels as indicators of every level but the most
@@ -109,7 +94,6 @@ class Tabular(BaseEstimator):
         The predictors with their levels.
     """
 
-    estimator_: Any
     columns_: tuple[Column, ...]
 
     def __init__(self, estimator: Any, target: str, groups: Any = ()):
@@ -117,15 +101,9 @@ class Tabular(BaseEstimator):
         self.target = target
         self.groups = groups
 
-    def __sklearn_tags__(self) -> Any:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
-        tags.regressor_tags, tags.target_tags = inner.regressor_tags, inner.target_tags
-        return tags
-
     def fit(self, X: pd.DataFrame, y: Any = None, sample_weight: Any = None) -> Tabular:
         """Fit the model to the rows of a frame; without ``y`` the response is its column ``target``."""
-        y = X[self.target] if y is None else y
+        y = self._response_of(X, y)
         kept = [name for name in X.columns if name != self.target and name not in self.groups]
         self.columns_ = tuple(Column.of(X[name]) for name in kept)
         effects = {"random_effects": list(self.groups)} if len(self.groups) else {}
@@ -142,23 +120,14 @@ class Tabular(BaseEstimator):
         groups = [X[name].astype(object).where(X[name].isna(), X[name].astype(str)) for name in self.groups]
         return pd.concat([pd.DataFrame(index=X.index), *parts, *groups], axis=1)
 
-    def to_arviz(self, X: Any = None, y: Any = None, **options: Any) -> Any:
-        """The estimator's ``to_arviz``; X, where it is needed, are the rows of the fit as a data frame."""
+    def score(self, X: pd.DataFrame, y: Any = None, sample_weight: Any = None) -> float:
+        """The estimator's ``score``; without ``y`` the response is the frame's column ``target``."""
         check_is_fitted(self)
-        if X is None:
-            return self.estimator_.to_arviz(**options)
-        y = X[self.target] if y is None else y
-        return self.estimator_.to_arviz(self.encoded(X), np.asarray(y), **options)
+        response = np.asarray(self._response_of(X, y))
+        return float(self.estimator_.score(self.encoded(X), response, sample_weight=sample_weight))
 
-    def __getattr__(self, name: str) -> Any:
-        # what takes no rows is the fitted estimator's own
-        if name.startswith("_") or "estimator_" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self.estimator_, name)
+    def _columns_of(self, X: Any) -> pd.DataFrame:
+        return self.encoded(X)
 
-    predict = _of_rows("predict")
-    predict_proba = _of_rows("predict_proba")
-    predict_interval = _of_rows("predict_interval")
-    decision_function = _of_rows("decision_function")
-    sample = _of_rows("sample")
-    score = _of_rows("score")
+    def _response_of(self, X: Any, y: Any) -> Any:
+        return X[self.target] if y is None else y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from softmargin.plots.style import frame, need_matplotlib, new_axes
 __all__ = ["Display"]
 
 
-class Display:
+class Display(ABC):
     """A picture; ``ax_`` and ``figure_`` are where it was drawn last."""
 
     ax_: Any
@@ -48,6 +49,6 @@ class Display:
         self.ax_, self.figure_ = axes, axes[0].figure
         return axes
 
+    @abstractmethod
     def plot(self, ax: Any = None) -> Self:
         """Draw on ``ax``, or on new axes."""
-        raise NotImplementedError

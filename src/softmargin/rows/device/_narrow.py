@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BLOCKS", "CELL_ROWS", "LEAST", "MOST", "ROWS_AT_ONCE", "SOURCE", "tile_places", "tiles"]
+__all__ = ["LEAST", "MOST", "NarrowKernels"]
 
 LEAST, MOST = 64, 128  # columns for which they are made: fewer leave threads idle, more have too many results
-CELL_ROWS = 512  # rows that are added up in single precision before the sum goes into one in double precision
-ROWS_AT_ONCE = 128  # of a block of the second kernel, the number MANY of its source
-BLOCKS = 5  # of the first kernel that a processor has registers for at once
+_CELL_ROWS = 512  # rows that are added up in single precision before the sum goes into one in double precision
+_ROWS_AT_ONCE = 128  # of a block of the second kernel, the number MANY of its source
+_BLOCKS = 5  # of the first kernel that a processor has registers for at once
 
-SOURCE = r"""
+_SOURCE = r"""
 #define TILES (W / 8)
 #define HALF (W / 2)
 #define QUADS (W / 4)
@@ -157,17 +157,49 @@ extern "C" __global__ void narrow_moments(const float* Z, const float* R, long l
 """
 
 
-def tiles(width: int) -> int:
+def _tiles(width: int) -> int:
     """Tiles of 8 x 8 results on and below the diagonal."""
     count = width // 8
     return count * (count + 1) // 2
 
 
 @cache
-def tile_places(width: int) -> tuple[Any, Any]:
+def _tile_places(width: int) -> tuple[Any, Any]:
     """Rows and columns of the results of all tiles: arrays (64, tiles)."""
     pairs = [(i, j) for i in range(width // 8) for j in range(i + 1)]
     inner = np.arange(64)
     rows = 8 * np.array([i for i, _ in pairs]) + (inner // 8)[:, None]
     columns = 8 * np.array([j for _, j in pairs]) + (inner % 8)[:, None]
     return rows, columns
+
+
+class NarrowKernels:
+    """Both kernels for rows of one width, with the library ``xp`` that holds them."""
+
+    def __init__(self, xp: Any, width: int) -> None:
+        self.xp, self.width, self.shared = xp, width, 4 * width * (width + _ROWS_AT_ONCE)
+        options = (f"-DW={width}", f"-DCELL={_CELL_ROWS}", "--std=c++14")
+        module = xp.RawModule(code=_SOURCE, options=options)
+        self._gram, self._moments = module.get_function("narrow_gram"), module.get_function("narrow_moments")
+        self._moments.max_dynamic_shared_size_bytes = self.shared
+        self.processors = xp.cuda.Device().attributes["MultiProcessorCount"]
+
+    def gram(self, Z: Any, w: Any, b: Any) -> tuple[Any, Any]:
+        """``Z' diag(w) Z`` and ``Z' b``, in double precision."""
+        xp, width, count = self.xp, self.width, _tiles(self.width)
+        threads, blocks = -(-count // 32) * 32, _BLOCKS * self.processors
+        sums = xp.zeros((blocks, 64, count))
+        products = xp.zeros((blocks, threads // (width // 4), width))
+        self._gram((blocks,), (threads,), (Z, w, np.uintp(0) if b is None else b, np.int64(len(Z)), sums, products))
+        A, total = xp.empty((width, width)), sums.sum(axis=0)
+        rows, columns = (xp.asarray(each) for each in _tile_places(width))
+        A[rows, columns], A[columns, rows] = total, total
+        return A, products.sum(axis=(0, 1))
+
+    def moments(self, Z: Any, right: Any, triangular: bool) -> tuple[Any, Any]:
+        """The last column of ``Z right``, and the sums of squares of its other columns, in double precision."""
+        f, v = self.xp.empty(len(Z)), self.xp.empty(len(Z))
+        threads = (self.width // 8) * (_ROWS_AT_ONCE // 8)
+        given = (Z, right, np.int64(len(Z)), np.int32(triangular), f, v)
+        self._moments((2 * self.processors,), (threads,), given, shared_mem=self.shared)
+        return f, v

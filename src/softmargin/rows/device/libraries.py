@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from softmargin.rows.device import _narrow, kernels
+from softmargin.rows.device import kernels
+from softmargin.rows.device._narrow import LEAST, MOST, NarrowKernels
 from softmargin.rows.device.kernels import THREADS, Kernel
 from softmargin.rows.loops import RowFormula, run_elsewhere
 
@@ -45,17 +46,9 @@ class Library(ABC):
     def square_sums(self, rows: Any) -> Any:
         """Sums of the squares of each row of a matrix, in double precision."""
 
-    def narrow(self, Z: Any) -> bool:
-        """Whether there are kernels for rows of this width and precision: ``narrow_gram`` and ``narrow_moments``."""
-        return False
-
-    def narrow_gram(self, Z: Any, w: Any, b: Any) -> tuple[Any, Any]:
-        """``Z' diag(w) Z`` and ``Z' b``, in double precision."""
-        raise NotImplementedError
-
-    def narrow_moments(self, Z: Any, right: Any, triangular: bool) -> tuple[Any, Any]:
-        """The last column of ``Z right``, and the sums of squares of its other columns, in double precision."""
-        raise NotImplementedError
+    def narrow(self, Z: Any) -> NarrowKernels | None:
+        """Kernels for rows of this width and precision, where there are any."""
+        return None
 
     @abstractmethod
     def cholesky(self, A: Any) -> Any:
@@ -199,40 +192,13 @@ class _CuPy(Library):
     def square_sums(self, rows: Any) -> Any:
         return self._squares(rows, axis=1)
 
-    def narrow(self, Z: Any) -> bool:
-        return Z.dtype == np.float32 and _narrow.LEAST <= Z.shape[1] <= _narrow.MOST and Z.shape[1] % 8 == 0
+    def narrow(self, Z: Any) -> NarrowKernels | None:
+        fits = Z.dtype == np.float32 and LEAST <= Z.shape[1] <= MOST and Z.shape[1] % 8 == 0
+        return self._narrow_kernels(Z.shape[1]) if fits else None
 
     @cache  # noqa: B019  (there is one library of a kind)
-    def _narrow_kernels(self, width: int) -> tuple[Any, Any, int]:
-        """The two kernels of a width, and the number of processors."""
-        options = (f"-DW={width}", f"-DCELL={_narrow.CELL_ROWS}", "--std=c++14")
-        module = self.xp.RawModule(code=_narrow.SOURCE, options=options)
-        gram, moments = module.get_function("narrow_gram"), module.get_function("narrow_moments")
-        moments.max_dynamic_shared_size_bytes = 4 * width * (width + _narrow.ROWS_AT_ONCE)
-        return gram, moments, self.xp.cuda.Device().attributes["MultiProcessorCount"]
-
-    def narrow_gram(self, Z: Any, w: Any, b: Any) -> tuple[Any, Any]:
-        xp, (n, width) = self.xp, Z.shape
-        gram, _, processors = self._narrow_kernels(width)
-        count = _narrow.tiles(width)
-        threads, blocks = -(-count // 32) * 32, _narrow.BLOCKS * processors
-        sums = xp.zeros((blocks, 64, count))
-        products = xp.zeros((blocks, threads // (width // 4), width))
-        gram((blocks,), (threads,), (Z, w, np.uintp(0) if b is None else b, np.int64(n), sums, products))
-        A, total = xp.empty((width, width)), sums.sum(axis=0)
-        rows, columns = (xp.asarray(each) for each in _narrow.tile_places(width))
-        A[rows, columns], A[columns, rows] = total, total
-        return A, products.sum(axis=(0, 1))
-
-    def narrow_moments(self, Z: Any, right: Any, triangular: bool) -> tuple[Any, Any]:
-        n, width = Z.shape
-        _, moments, processors = self._narrow_kernels(width)
-        f, v = self.xp.empty(n), self.xp.empty(n)
-        shared = 4 * width * (width + _narrow.ROWS_AT_ONCE)
-        threads = (width // 8) * (_narrow.ROWS_AT_ONCE // 8)
-        given = (Z, right, np.int64(n), np.int32(triangular), f, v)
-        moments((2 * processors,), (threads,), given, shared_mem=shared)
-        return f, v
+    def _narrow_kernels(self, width: int) -> NarrowKernels:
+        return NarrowKernels(self.xp, width)
 
     def cholesky(self, A: Any) -> Any:
         from cupyx import errstate

@@ -138,7 +138,7 @@ def axes_for(model: Model) -> Axes | None:
     n, p = model.blocks.shape
     if parts is None or len(parts) != 2 or p > n or model.dimension < model.size:
         return None
-    if hasattr(home.design, "excess") or not model.loss.offers("score"):
+    if home.design.offers("excess") or not model.loss.offers("score"):
         return None  # cells that change from sweep to sweep, or a loss of another kind
     lines = two_lines(model)
     if lines is None:
