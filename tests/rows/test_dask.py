@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.stochastic import SVI
 from softmargin.priors import Ridge
 from softmargin.rows.dask import _crew
-from softmargin.rows.dask.rows import DaskRows, Piece, crew_of
+from softmargin.rows.dask.rows import DaskRows, Piece, crew_of, rows_at
 
 dask = pytest.importorskip("dask")
 
@@ -128,6 +129,42 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit(dask_client, here, name, pass
     assert crew.rebuilt == 1
     for own, other in zip(found.state.rows.fetch(), wanted.state.rows.fetch(), strict=True):
         np.testing.assert_array_equal(own, other)
+
+
+def deadly(part, folder, times):
+    """Rows whose making kills the worker so many times."""
+    deaths = len(list(Path(folder).iterdir()))
+    if deaths < times:
+        Path(folder, str(deaths)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+def made_of(pieces):
+    """The rows that a cluster makes whose scheduler suspects a task with the first worker that it loses."""
+    distributed = pytest.importorskip("distributed")
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(**local) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        crew = crew_of(client, pieces, 2)
+        return rows_at(crew, np.arange(sum(piece.size for piece in pieces)))
+
+
+def test_a_task_whose_workers_were_killed_is_tried_again(tmp_path):
+    X = np.random.default_rng(0).normal(size=(5000, 2))
+    suspected = dask.delayed(deadly)(X[1000:4000], str(tmp_path), 2)  # of both parts
+    pieces = [Piece(dask.delayed(X[:1000]), 1000), Piece(suspected, 3000), Piece(dask.delayed(X[4000:]), 1000)]
+    np.testing.assert_array_equal(made_of(pieces), X)
+
+
+@pytest.mark.soak
+def test_rows_that_kill_every_worker_end_in_a_sentence(tmp_path):
+    X = np.zeros((5000, 2))
+    with pytest.raises(RuntimeError, match=r"rows 0\.\.4096 lost 4 Dask workers in one pass, each .*: see"):
+        made_of([Piece(dask.delayed(X[:1]), 1), Piece(dask.delayed(deadly)(X[1:], str(tmp_path), 10**6), 4999)])
 
 
 def test_an_error_of_a_visit_is_raised_and_what_it_kept_is_forgotten(away):

@@ -164,14 +164,20 @@ class Crew:
         run.address, run.actor = address, None
         run.future = self.client.submit(Holder, rows, run.first, threads, actor=True, pure=False, **there)
 
+    def _gone(self, run: Run) -> bool:
+        """Whether a run's worker is lost."""
+        return run.address not in self._alive()
+
     def _begun(self, run: Run) -> None:
         """Wait until the rows are there: as long as the worker lives, and somebody works on something."""
+        from distributed import Future, KilledWorker
+
         last = time.monotonic()
         while run.actor is None:
             try:
                 run.actor = run.future.result(timeout=_LOOK)
             except TimeoutError:
-                if run.address not in self._alive():
+                if self._gone(run):
                     raise Lost from None
                 last = time.monotonic() if any(self.client.processing().values()) else last
                 if time.monotonic() - last > self.timeout:
@@ -179,8 +185,11 @@ class Crew:
                         f"rows {run.lo}..{run.hi} of X have not been made, and for {self.timeout:.0f} s no Dask worker "
                         "has worked on anything: see what the cluster waits for."
                     ) from None
-            except Exception as error:
-                if run.address not in self._alive():
+            except KilledWorker as error:  # tasks that were on workers when these died are suspected, and not run again
+                self.client.retry([Future(error.task, self.client)])
+                raise Lost from None
+            except Exception as error:  # whatever making the user's rows may raise
+                if self._gone(run):
                     raise Lost from None
                 raise RuntimeError(f"rows {run.lo}..{run.hi} of X could not be made on a worker: {error}") from error
 
@@ -190,18 +199,19 @@ class Crew:
         end = time.monotonic() + self.timeout
         while True:
             try:
-                good, answer = decoded(future.result(timeout=_LOOK))
+                content = future.result(timeout=_LOOK)
                 break
             except TimeoutError:
-                if run.address not in self._alive():
+                if self._gone(run) or run.future.status != "finished":  # a worker may come back, but without the rows
                     raise Lost from None
                 if time.monotonic() > end:
                     raise TimeoutError(
                         f"the Dask worker {run.address} has not answered for {self.timeout:.0f} s: see what it does, "
                         "or wait longer with dask.config.set({'softmargin.timeout': seconds})."
                     ) from None
-            except Exception:  # errors of visits are answers: this one is of the way there
+            except OSError:  # errors of visits are answers: this one is of the way there
                 raise Lost from None
+        good, answer = decoded(content)
         if not good:
             raise answer
         return answer
@@ -287,8 +297,8 @@ def _sent(call: Callable[[Run], Any], run: Run) -> Any:
 
 def _hopeless(run: Run) -> str:
     return (
-        f"rows {run.lo}..{run.hi} lost {_LOSSES} Dask workers in one pass; they hold "
-        f"{run.hi - run.lo} rows at a time, so give workers more memory, or start more of them."
+        f"rows {run.lo}..{run.hi} lost {_LOSSES} Dask workers in one pass, each of which had to hold "
+        f"{run.hi - run.lo} rows: see why in the logs of the workers, give them more memory, or start more of them."
     )
 
 
