@@ -106,7 +106,7 @@ def main() -> None:
     n = ROWS // (50 if options.quick else 1)
     found: dict[int, dict[str, Spent]] = {}
     for workers in (1, 2):
-        local = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+        local = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
         with LocalCluster(**local) as cluster, Client(cluster) as client, one_blas_thread():
             model = problem(n, COLUMNS)
             found[workers] = {

@@ -22,7 +22,7 @@ def data_dir():
 def dask_client():
     """A connection to two Dask workers with one thread each, in processes of their own."""
     distributed = pytest.importorskip("distributed")
-    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster, set_as_default=False) as client:
         yield client
 

@@ -78,7 +78,7 @@ def test_a_fit_on_workers_has_the_bits_of_one_in_memory(dask_client, data, wante
 
 def test_one_worker_with_threads_gives_the_same_bits(data, wanted):
     X, f = data
-    local = {"n_workers": 1, "threads_per_worker": 3, "processes": False, "dashboard_address": None}
+    local = {"n_workers": 1, "threads_per_worker": 3, "processes": False, "dashboard_address": ":0"}
     with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster):
         same(fitted(da.from_array(X, chunks=1700), f > 0, "vb"), wanted("vb"))
 
@@ -87,7 +87,7 @@ def test_one_worker_with_threads_gives_the_same_bits(data, wanted):
 @pytest.mark.parametrize("workers", [1, 4])
 def test_any_number_of_workers_gives_the_same_bits(data, wanted, workers):
     X, f = data
-    local = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    local = {"n_workers": workers, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**local) as cluster, distributed.Client(cluster):
         for name in FITS:
             same(fitted(da.from_array(X, chunks=CHUNKS), f > 0, name), wanted(name))
@@ -100,7 +100,7 @@ def test_workers_killed_at_random_moments_change_no_bit(data, wanted, name):
     X, f = data
     moments, done = np.random.default_rng([1, len(name)]).uniform(0.2, 2.0, 5), threading.Event()
     killed = []
-    local = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    local = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
 
     def kill(cluster):
         for moment in moments:

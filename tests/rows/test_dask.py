@@ -143,7 +143,7 @@ def deadly(part, folder, times):
 def made_of(pieces):
     """The rows that a cluster makes whose scheduler suspects a task with the first worker that it loses."""
     distributed = pytest.importorskip("distributed")
-    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         distributed.LocalCluster(**local) as cluster,
