@@ -117,7 +117,7 @@ def _edited(random, records):
 
 
 def tree(records, arrays):
-    """One digest of records, whatever the order of their nodes."""
+    """One digest of records, whatever the order of their nodes and of what is in sets."""
     found = []
 
     def value(thing):
@@ -131,7 +131,10 @@ def tree(records, arrays):
         node = dict(node)
         if "section" in node:
             node["section"] = hashlib.sha256(bytes(arrays[node["section"]])).hexdigest()
-        found.append(hashlib.sha256(json.dumps(value(node), sort_keys=True).encode()).hexdigest())
+        seen = value(node)
+        if node["kind"] in ("set", "frozenset"):
+            seen["items"] = sorted(map(json.dumps, seen["items"]))
+        found.append(hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest())
     return value(records["root"])
 
 

@@ -107,6 +107,19 @@ def test_files_of_the_future_are_refused(small, tmp_path):
     refused(tmp_path / "other", "holds no model")
 
 
+def test_rows_of_predictors_and_estimators_without_a_parameter_are_refused(saved, tmp_path):
+    """A file never has the former; what has no default is not made up."""
+    for name, kind, change in (
+        ("two classes, vb", "FitRows", lambda fields: fields.update(X=-1)),
+        ("formula, functions", "Formula", lambda fields: fields.pop("formula")),
+    ):
+        about, records, arrays = parts_of(saved[KINDS.index(name)][0])
+        number = next(k for k, node in enumerate(records["nodes"]) if node.get("class") == kind)
+        change(records["nodes"][number]["fields"])
+        (tmp_path / "other").write_bytes(assembled(about, records, arrays))
+        refused(tmp_path / "other", f"record {number} is of another form")
+
+
 def test_sizes_that_are_declared_and_not_there_allocate_nothing(small, tmp_path):
     """Shapes, widths of letters, ranges and sections beyond the size of the file."""
     about, records, arrays = parts_of(small)

@@ -144,6 +144,8 @@ def form_of(name: str) -> Form:
         return Form(form.parts, lambda parts: _with_places(form.whole(parts)))
     if name == "Terms":
         return Form(kind.remembered, kind.recalled)
+    if name == "FitRows":
+        return Form(lambda rows: rows._asdict(), lambda parts: _without_predictors(kind(**parts)))
     if dataclasses.is_dataclass(kind):
         return _record_form(kind, _COMPUTED.get(name, ()), _PLACES)
     if issubclass(kind, tuple):
@@ -179,6 +181,13 @@ def _with_places(draws: Any) -> Any:
     return draws
 
 
+def _without_predictors(rows: Any) -> Any:
+    """What is kept of the training rows; their predictors are never written, and so never read."""
+    if rows.X is not None:
+        raise ValueError("rows of predictors")
+    return rows
+
+
 def _attributes(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in estimator.__getstate__().items() if not name.startswith(_STATES)}
 
@@ -186,8 +195,9 @@ def _attributes(estimator: Any) -> dict[str, Any]:
 def _estimator(kind: Any, parts: dict[str, Any]) -> Any:
     """An estimator with its parameters and what a fit left in it: names that are no methods or other attributes."""
     parameters = set(kind._get_param_names())
-    defaults = {name: value.default for name, value in signature(kind).parameters.items()}
-    parts = {name: defaults[name] for name in parameters} | parts  # a parameter that came later has its default
+    given = signature(kind).parameters.items()
+    defaults = {name: value.default for name, value in given if value.default is not value.empty}
+    parts = {name: defaults[name] for name in parameters & set(defaults)} | parts  # of parameters that came later
     strange = [name for name in parts if name not in parameters and not _fitted_name(kind, name)]
     if strange:
         raise ValueError(f"{kind.__name__} has other attributes than {sorted({*strange, *parameters})}")
