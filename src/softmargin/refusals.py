@@ -57,6 +57,29 @@ REFUSALS: dict[str, Refusal] = {
         "with several classes in one model the group of a variable is its coefficients over the classes; leave groups "
         "out of GroupLasso, or use multi_class='pairwise'.",
     ),
+    "means of point masses": Refusal(
+        "`Centred`",
+        _POINT,
+        "a column that {prior} leaves out has the coefficient zero, whatever its mean; use Centred with Ridge, Lasso "
+        "or Horseshoe.",
+    ),
+    "means beside point masses": Refusal(
+        "`Centred` in a dict of priors",
+        _POINT,
+        "the prior of {key} has means and that of {other} leaves columns out; use prior means beside priors such as "
+        "Ridge, Lasso or Horseshoe.",
+    ),
+    "means of classes": Refusal(
+        "`Centred`",
+        "more than two classes",
+        "prior means are those of two classes or a response, and y has {classes} classes; fit one class against the "
+        "rest, or leave the means out.",
+    ),
+    "means along a path": Refusal(
+        "`Centred`",
+        "`path`, `engine_options={'algorithm': 'newton'}`",
+        "{what} is for priors around zero; fit with inference='map' at one scale after another, without an algorithm.",
+    ),
     "hmc of point masses": Refusal(
         "`inference='hmc'`",
         _POINT,

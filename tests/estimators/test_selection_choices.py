@@ -43,6 +43,7 @@ def test_support_follows_the_inclusion_probabilities():
 
 # Bad input
 
+PROBABILITY = r"inclusion must be a number in \(0, 1\), one such number for every column, or 'learn'"
 BAD_PRIORS = {
     "inclusion 0": (lambda: SpikeSlab(0.0), r"inclusion must be a number in \(0, 1\), .*or 'learn'; got 0.0"),
     "inclusion 1": (lambda: SpikeSlab(1.0), r"inclusion must be a number in \(0, 1\), .*or 'learn'; got 1.0"),
@@ -53,8 +54,8 @@ BAD_PRIORS = {
     "both": (lambda: SpikeSlab(0.2, expected_size=2), "inclusion or expected_size, not both"),
     "beta": (lambda: SpikeSlab("learn", inclusion_prior=(1.0, 0.0)), "inclusion_prior must be two positive numbers"),
     "intercept": (lambda: SpikeSlab(intercept_scale=0.0), "intercept_scale must be a positive number; got 0.0"),
-    "zero inclusion 0": (lambda: LaplaceZero(0.0), "inclusion must be a number in .0, 1. or 'learn'; got 0.0"),
-    "zero inclusion 2": (lambda: LaplaceZero(2), "inclusion must be a number in .0, 1. or 'learn'; got 2"),
+    "zero inclusion 0": (lambda: LaplaceZero(0.0), f"{PROBABILITY}; got 0.0"),
+    "zero inclusion 2": (lambda: LaplaceZero(2), f"{PROBABILITY}; got 2"),
     "zero scale": (lambda: LaplaceZero(scale=-1.0), "scale must be a positive number or 'learn'; got -1.0"),
     "zero size": (lambda: LaplaceZero(expected_size=0), "expected_size must be a positive number or None; got 0"),
     "zero both": (lambda: LaplaceZero(0.2, expected_size=2), "inclusion or expected_size, not both"),

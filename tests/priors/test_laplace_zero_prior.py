@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from softmargin import BayesianSVC
 from softmargin.core.prior import PriorState
 from softmargin.inference.selecting import selecting_sampler, selecting_variational
 from softmargin.priors import HalfCauchy, HalfT, InverseGamma
@@ -19,9 +20,15 @@ HYPERPRIORS = [InverseGamma(3.0, 2.0), HalfCauchy(0.7)]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"inclusion": 0.0}, "inclusion must be a number in .0, 1. or 'learn'; got 0.0"),
-        ({"inclusion": 1}, "inclusion must be a number in .0, 1. or 'learn'; got 1"),
-        ({"inclusion": "often"}, "inclusion must be a number in .0, 1. or 'learn'; got 'often'"),
+        (
+            {"inclusion": 0.0},
+            "inclusion must be a number in .0, 1., one such number for every column, or 'learn'; got 0.0",
+        ),
+        ({"inclusion": 1}, "inclusion must be a number in .0, 1., one such number for every column, or 'learn'; got 1"),
+        (
+            {"inclusion": "often"},
+            "inclusion must be a number in .0, 1., one such number for every column, or 'learn'; got 'often'",
+        ),
         ({"scale": -1.0}, "scale must be a positive number or 'learn'; got -1.0"),
         ({"scale": "auto"}, "scale must be a positive number or 'learn'; got 'auto'"),
         ({"expected_size": 0}, "expected_size must be a positive number or None; got 0"),
@@ -77,8 +84,9 @@ def test_local_precisions_make_a_laplace_density():
 
 def test_inclusion_is_averaged():
     """The bound of the indicators by quadrature over the probability."""
-    size, m = 1.3, 4
-    logit, bound = LaplaceZero("learn").bind(FREE).expect_inclusion(size)
+    included = np.array([0.7, 0.1, 0.4, 0.1])
+    size, m = included.sum(), 4
+    logit, bound = LaplaceZero("learn").bind(FREE).expect_inclusion(included)
     law = stats.beta(1.0 + size, 1.0 + m - size)
 
     def average(function):
@@ -87,9 +95,13 @@ def test_inclusion_is_averaged():
     assert logit == pytest.approx(average(lambda x: math.log(x / (1.0 - x))), abs=1e-8)
     wanted = average(lambda x: size * math.log(x) + (m - size) * math.log1p(-x) - law.logpdf(x))
     assert bound == pytest.approx(wanted, abs=1e-8)
-    logit, bound = LaplaceZero(0.2).bind(FREE).expect_inclusion(size)
+    logit, bound = LaplaceZero(0.2).bind(FREE).expect_inclusion(included)
     assert logit == pytest.approx(math.log(0.25))
     assert bound == pytest.approx(size * math.log(0.2) + (m - size) * math.log(0.8))
+    each = np.array([0.2, 0.9, 0.5, 0.01])
+    logit, bound = LaplaceZero(each).bind(FREE).expect_inclusion(included)
+    np.testing.assert_allclose(logit[1:], np.log(each / (1.0 - each)))
+    assert bound == pytest.approx(included @ np.log(each) + (1.0 - included) @ np.log1p(-each))
 
 
 @pytest.mark.parametrize("hyperprior", HYPERPRIORS)
@@ -142,3 +154,23 @@ def test_moves_along_and_stretch():
     inside = np.array([1, 3])
     np.testing.assert_allclose(moved.precision[inside], state.precision[inside] * math.exp(-2.0 * t))
     np.testing.assert_array_equal(moved.precision[[0, 2, 4]], state.precision[[0, 2, 4]])
+
+
+@pytest.mark.parametrize("inference", ["vb", "gibbs"])
+def test_columns_have_inclusion_probabilities_of_their_own(inference):
+    """Equal numbers are one number, and columns that say nothing keep what they have before the data."""
+    rng = np.random.default_rng(0)
+    X = np.insert(rng.normal(size=(200, 3)), 1, 2.0, axis=1)
+    y = (X[:, 0] + rng.logistic(size=200) > 0.0).astype(int)
+    run = {"likelihood": "logit", "draws": 150, "warmup": 50, "chains": 2, "random_state": 0}
+
+    def inclusion(prior):
+        with pytest.warns(UserWarning, match="constant"):
+            return BayesianSVC(prior, inference, **run).fit(X, y).inclusion_
+
+    one, same = inclusion(LaplaceZero(0.3, 1.0)), inclusion(LaplaceZero([0.3, 0.9, 0.3, 0.3], 1.0))
+    np.testing.assert_allclose(same, one, rtol=1e-12)
+    apart = np.ravel(inclusion(LaplaceZero([0.3, 0.9, 0.999, 0.001], 1.0)))
+    assert apart[2] > 0.9 and apart[3] < 0.05
+    with pytest.warns(UserWarning, match="constant"), pytest.raises(ValueError, match="2 inclusion probabilities"):
+        BayesianSVC(LaplaceZero([0.3, 0.3]), inference).fit(X, y)

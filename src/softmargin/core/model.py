@@ -100,15 +100,18 @@ class Model:
 
     def _from_sums(self, rows: Rows, messages: Any, precision: Array) -> Normal:
         A, linear = rows.sum(gram, None, messages)
-        return self.space.gaussian(A, linear, precision)
+        return self.space.gaussian(A, linear + self.prior.shift(precision), precision)
 
     def gaussian(
         self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
     ) -> Normal:
         """The coefficients given row messages and a prior precision, with linear term ``X'b + shift``.
 
+        The prior's centre adds its own part to it.
+
         Where coefficients far outnumber rows, a space that can does without a matrix of their size.
         """
+        shift = shift + self.prior.shift(precision)
         if self._by_rows:
             return self.space.spread(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision)
         A, linear = self.blocks.gram(w, b)
@@ -122,6 +125,7 @@ class Model:
         With more shrunk coefficients than rows it never forms a matrix of their size.
         """
         if self.more_coefficients:
+            shift = shift + self.prior.shift(precision)
             return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
         return self.gaussian(w, b, precision, shift, dent)
 
@@ -131,7 +135,7 @@ class Model:
             found = self.blocks.fetch(self.blocks.keep(visit, small, kept)[0])
             return self.solver(found.w, found.b, precision)
         A, linear = self.blocks.sum(gram_of, (visit, small), kept)
-        return self.space.gaussian(A, linear, precision)
+        return self.space.gaussian(A, linear + self.prior.shift(precision), precision)
 
     def predicted(self, beta: Array) -> tuple[Any, float]:
         """Linear predictors, left with the rows, and the log likelihood there."""

@@ -74,6 +74,12 @@ class PriorBase(Part):
 
     isotropic: bool = False  # whether rotations of the shrunk coefficients leave it unchanged
     classes: int = 1  # blocks of coefficients that sum to zero, where there are several
+    centre: Array | None = None  # what they are shrunk to, None for zero; a penalty is of what they are less it
+
+    def shift(self, precision: Array) -> Array | float:
+        """What the centre adds to the linear term of coefficients with this prior precision."""
+        centre = self.centre
+        return 0.0 if centre is None else precision[: len(centre)] * centre
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -166,7 +172,7 @@ class PriorBase(Part):
     log_odds: Callable[..., Array]
     draw_inclusion: Callable[..., Any]
     draw_scale: Callable[..., float]
-    expect_inclusion: Callable[..., tuple[float, float]]
+    expect_inclusion: Callable[..., tuple[Array, float]]
 
 
 class Prior(Part, Parameters, ABC):
@@ -176,6 +182,11 @@ class Prior(Part, Parameters, ABC):
     selects: bool = False  # whether it says which coefficients are zero
     point_masses: str = ""  # where coefficients can be exactly zero, the density of the others: "normal" or "Laplace"
     always_include: Sequence[Any] = ()  # columns that are never left out, where others can be
+    centred: bool = False  # whether it has means other than zero
+
+    def in_units(self, spread: float) -> Prior:
+        """The same prior of a response divided by ``spread``: means are in units of y, scales in its spreads."""
+        return self
 
     @abstractmethod
     def bind(self, free: Flags, rows: int | None = None, *, classes: int = 1) -> PriorBase:

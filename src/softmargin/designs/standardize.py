@@ -42,6 +42,13 @@ class Columns(NamedTuple):
         start = beta[..., 0] if self.intercept else np.zeros(beta.shape[:-1])
         return coef, start - slopes @ self.shift
 
+    def only(self, given: Any, *, intercept: bool) -> Columns:
+        """The same of some of the user's columns, in ascending order, with the intercept or without."""
+        given = np.asarray(given, dtype=np.intp)
+        mine = np.isin(self.keep, given)
+        keep = np.searchsorted(given, self.keep[mine])
+        return Columns(keep, self.shift[mine], self.scale[mine], intercept and self.intercept, len(given))
+
     def intercept_direction(self) -> Array:
         """The vector ``a`` with user intercept = ``a' beta``."""
         return np.concatenate((np.ones(int(self.intercept)), -self.shift * self.scale))

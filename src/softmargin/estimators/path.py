@@ -26,6 +26,7 @@ from softmargin.core.validation import (
 from softmargin.engines.mode.path import ModePath
 from softmargin.losses.hinge import Hinge
 from softmargin.models.build import kept_columns, prepare, prior_of
+from softmargin.refusals import refused
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
@@ -125,6 +126,8 @@ def path(
             X, sign, count, learning_rate * weight, columns, prior=prior_of(prior), loss=Hinge(), streams=streams
         )
         model = problem.model
+        if model.prior.centre is not None:
+            raise ValueError(refused("means along a path", what="path"))
         grid = _grid(model, scales)
         order = np.argsort(grid, kind="stable")
         engine = ModePath(grid[order])

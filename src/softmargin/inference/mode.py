@@ -77,7 +77,8 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
         return settings.readout.of_point(now, predictors, mean, quick.held, unknowns)
 
     convex, values = prior.penalty(1.0) is not None, dict(state.prior.values)
-    if not unknowns and convex and model.loss.margin_slope > 0.0 and "algorithm" not in settings.options:
+    exact = convex and prior.centre is None and model.loss.margin_slope > 0.0
+    if not unknowns and exact and "algorithm" not in settings.options:
         return _newton(given, settings, held)._replace(values=values)
     options = dict(options_of(settings, "algorithm", "accelerate", "smoothing", "starts"))
     options.pop("algorithm", None)
@@ -99,7 +100,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
 
 def _certified(model: Model, beta: Array, g: Array, prior: PriorMessage) -> tuple[ActiveSet, Penalty]:
     """The end point of EM, refined and certified where the penalty is convex."""
-    parts = model.prior.penalty(prior.values["scale"])
+    parts = model.prior.penalty(prior.values["scale"]) if model.prior.centre is None else None
     margin = np.abs(1.0 - model.y * model.blocks.matvec(beta)) < 1e-4
     if parts is None:  # no dual: the tangent of the penalty at the end point stands in for it
         penalty = Penalty(prior.precision, np.zeros(len(beta)))
@@ -160,7 +161,10 @@ def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome
 def _algorithm(model: Model, settings: Settings) -> str:
     """How the mode is to be found."""
     convex, linear = model.prior.penalty(1.0) is not None, model.loss.margin_slope > 0.0
-    algorithm: str = settings.options.get("algorithm", "newton" if convex and linear else "em")
+    centred = model.prior.centre is not None
+    algorithm: str = settings.options.get("algorithm", "newton" if convex and linear and not centred else "em")
+    if centred and algorithm == "newton":
+        raise ValueError(refused("means along a path", what="algorithm='newton'"))
     if algorithm not in ("newton", "em", "anneal"):
         raise ValueError(f"engine_options algorithm must be 'newton', 'em' or 'anneal'; got {algorithm!r}.")
     if algorithm != "newton" and linear and model.blocks.design.offers("entries"):

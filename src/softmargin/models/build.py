@@ -21,7 +21,8 @@ from softmargin.designs.standardize import Columns, as_given, design_for, standa
 from softmargin.models.prior_choice import PRIORS, always_mask
 from softmargin.priors.by_column import PriorByColumn
 from softmargin.priors.group_lasso import GroupLasso
-from softmargin.priors.scaled import Scaled
+from softmargin.priors.laplace_zero import LaplaceZero
+from softmargin.priors.scaled import Centred, Scaled
 from softmargin.priors.spike_slab import SpikeSlab
 from softmargin.refusals import refused
 from softmargin.rows.elsewhere import Elsewhere
@@ -186,13 +187,15 @@ def _suited(design: Design, prior: Any, products: bool, point: bool, gaussian: b
 
 def bound_prior(prior: Any, free: Any, columns: Columns, rows: int, names: Any) -> Any:
     """The prior on given coefficients, names of columns resolved."""
+    if isinstance(prior, Centred):
+        return prior.around(bound_prior(prior.prior, free, columns, rows, names), columns, names)
     if isinstance(prior, PriorByColumn | GroupLasso):
         return prior.of_columns(free, rows, columns, names)
     if isinstance(prior, Scaled):
         return prior.of_columns(free, rows, columns.keep, columns.n_features)
     if not prior.point_masses:
         return checked(prior, prior.bind(free, rows))
-    if isinstance(prior, SpikeSlab):
+    if isinstance(prior, SpikeSlab | LaplaceZero):
         prior = prior.of_columns(columns)
     return prior.bind(free, rows, always=always_mask(prior.always_include, columns, names))
 

@@ -127,6 +127,7 @@ def fit_regression(
     callback: Callable[[int, Any], bool] | None = None,
 ) -> Regression:
     """Fit rows that count ``count`` times each, with the likelihood of the highest evidence."""
+    recipe = replace(recipe, prior=recipe.prior.in_units(units.spread))
     data = Data(X, (y - units.centre) / units.spread, count, count, columns)
     form = {"loss": likelihoods[0].loss, "unknowns": (likelihoods[0].noise,), "streams": streams, "workers": workers}
 

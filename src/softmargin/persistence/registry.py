@@ -85,7 +85,7 @@ _PARTS = {
     "priors.horseshoe": ["Horseshoe"],
     "priors.laplace_zero": ["LaplaceZero"],
     "priors.ridge": ["Ridge"],
-    "priors.scaled": ["Scaled"],
+    "priors.scaled": ["Centred", "Scaled"],
     "priors.scales": ["FixedScale", "HalfCauchy", "HalfT", "InverseGamma"],
     "priors.spike_slab": ["SpikeSlab"],
     "solvers.arrowhead": ["ArrowGaussian", "ArrowRoot"],

@@ -8,13 +8,14 @@ from softmargin.priors.group_lasso import GroupLasso
 from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.ridge import Ridge
-from softmargin.priors.scaled import Scaled
+from softmargin.priors.scaled import Centred, Scaled
 from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma
 from softmargin.priors.spike_slab import SpikeSlab
 from softmargin.priors.terms import TermPrior, Terms
 
 __all__ = [
     "Bridge",
+    "Centred",
     "FixedScale",
     "GroupLasso",
     "HalfCauchy",

@@ -11,7 +11,9 @@ import numpy as np
 
 from softmargin.core.array import Flags
 from softmargin.core.prior import Prior
+from softmargin.priors.scaled import Centred
 from softmargin.priors.terms import BoundTerms, Part
+from softmargin.refusals import refused
 
 __all__ = ["PriorByColumn"]
 
@@ -33,6 +35,15 @@ class PriorByColumn(Prior):
     def bind(self, free: Flags, rows: int | None = None) -> Any:  # type: ignore[override]
         """Refuse: parts need to know which coefficients are whose."""
         raise ValueError("priors by column need columns; use them in BayesianSVC, BayesianSVR or Formula.")
+
+    @property
+    def centred(self) -> bool:  # type: ignore[override]
+        """Whether one of the priors has means."""
+        return any(prior.centred for prior in self.entries.values())
+
+    def in_units(self, spread: float) -> PriorByColumn:
+        """The same priors of a response divided by ``spread``."""
+        return PriorByColumn({key: prior.in_units(spread) for key, prior in self.entries.items()})
 
     @property
     def selects(self) -> bool:  # type: ignore[override]
@@ -69,20 +80,30 @@ class PriorByColumn(Prior):
                 f"the priors of {chosen[0]!r} and {chosen[1]!r} both leave columns out, and one in a dict may: put "
                 "their columns under one key, or give one of them Ridge() or Horseshoe()."
             )
+        means = [key for key in used if self.entries[key].centred]
+        if chosen and means:
+            raise ValueError(refused("means beside point masses", key=repr(means[0]), other=repr(chosen[0])))
         first = chosen[0] if chosen else Ellipsis if Ellipsis in used else used[0]
         places = {key: [lead + i for i, owner in enumerate(whose) if owner == key] for key in used}
         places[first] = [*range(lead), *places[first]]
-        parts = [self._part(key, np.array(places[key], dtype=np.intp), free, rows, key == first) for key in used]
+        parts = []
+        for key in used:
+            own = columns.only([j for j in range(columns.n_features) if owners[j] == key], intercept=key == first)
+            called = None if names is None else [names[j] for j in range(columns.n_features) if owners[j] == key]
+            where = np.array(places[key], dtype=np.intp)
+            parts.append(self._part(key, where, free, rows, key == first, own, called))
         if len(parts) == 1:
             return parts[0].prior
         parts.sort(key=lambda part: len(part.labels))  # the first has no label
         return BoundTerms(tuple(parts), len(free), None)
 
-    def _part(self, key: Any, where: Any, free: Flags, rows: int | None, first: bool) -> Part:
+    def _part(self, key: Any, where: Any, free: Flags, rows: int | None, first: bool, columns: Any, names: Any) -> Part:
         prior = self.entries[key]
         if _selects(prior) and len(prior.always_include):
             raise ValueError(f"the prior of {key!r} has always_include; give those columns a key of their own instead.")
-        bound = prior.bind(free[where], rows)
+        bound = (prior.prior if isinstance(prior, Centred) else prior).bind(free[where], rows)
+        if isinstance(prior, Centred):
+            bound = prior.around(bound, columns, names)
         if first:
             return Part((), where, slice(0, 0), bound, not free[where].all())
         if set(bound.start().values) != {"scale"} or bound.only_draws:

@@ -13,7 +13,7 @@ from scipy.special import betaln, digamma
 
 from softmargin.core.array import Array, Flags
 from softmargin.core.prior import Prior, PriorBase, PriorState
-from softmargin.priors._point_mass import check_point_mass
+from softmargin.priors._point_mass import check_point_mass, kept_inclusion, probabilities
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
 from softmargin.refusals import refused
 from softmargin.rows.variates import slice_step, tilted_stable
@@ -32,8 +32,9 @@ class LaplaceZero(Prior):
 
     Parameters
     ----------
-    inclusion : float in (0, 1) or "learn"
-        Prior probability that a coefficient is not zero; "learn" has a uniform prior on it.
+    inclusion : float in (0, 1), sequence of float or "learn"
+        Prior probability that a coefficient is not zero, or one for every column of X; "learn" has a uniform prior on
+        it.
     scale : float or "learn"
         Scale of the coefficients that are not zero.
     expected_size : float or None
@@ -56,7 +57,7 @@ class LaplaceZero(Prior):
     0.1
     """
 
-    inclusion: float | str = _INCLUSION
+    inclusion: float | Sequence[float] | str = _INCLUSION
     scale: float | str = "learn"
     _: KW_ONLY
     expected_size: float | None = None
@@ -94,7 +95,7 @@ class LaplaceZero(Prior):
                     raise ValueError(f"always_include has no column {place!r} among {len(columns)} columns.")
                 always[columns[place]] = True
         m = int((~free & ~always).sum())
-        inclusion: float | None = None if isinstance(self.inclusion, str) else float(self.inclusion)
+        inclusion: Any = None if isinstance(self.inclusion, str) else probabilities(self, free)
         if self.expected_size is not None and m:
             if self.expected_size >= m:
                 raise ValueError(
@@ -105,6 +106,11 @@ class LaplaceZero(Prior):
         scale = hyperprior if isinstance(self.scale, str) else FixedScale(float(self.scale))
         return BoundLaplaceZero(free, always & ~free, self.intercept_scale**-2, scale, inclusion)
 
+    def of_columns(self, columns: Any) -> LaplaceZero:
+        """The same prior of the columns that are kept, where it has a number for every column."""
+        kept: LaplaceZero = kept_inclusion(self, columns)
+        return kept
+
 
 @dataclass(frozen=True, eq=False)
 class BoundLaplaceZero(PriorBase):
@@ -114,7 +120,7 @@ class BoundLaplaceZero(PriorBase):
     always: Flags
     flat: float | Array  # precision of the free coefficients, or of each of them
     scale_prior: ScalePrior
-    inclusion: float | None  # None: learned, uniform
+    inclusion: float | Array | None  # one for all, or one per coefficient; None: learned, uniform
 
     has_mode = False
     point_masses = "Laplace"
@@ -129,21 +135,24 @@ class BoundLaplaceZero(PriorBase):
         """Places of the coefficients that may be left out."""
         return np.flatnonzero(~self.free & ~self.always)
 
-    @property
-    def prior_log_odds(self) -> float:
-        """Log odds of a fixed inclusion probability, zero where it is learned."""
-        return 0.0 if self.inclusion is None else math.log(self.inclusion) - math.log1p(-self.inclusion)
+    @cached_property
+    def prior_log_odds(self) -> Array:
+        """Log odds of every coefficient's inclusion probability, zero where it is learned."""
+        pi = np.broadcast_to(0.5 if self.inclusion is None else self.inclusion, len(self.free))
+        return np.asarray(np.log(pi) - np.log1p(-pi))
 
-    def expect_inclusion(self, size: float) -> tuple[float, float]:
-        """``E logit(inclusion)``, and the bound's part of indicators and inclusion without the entropy of the former.
+    def expect_inclusion(self, included: Array) -> tuple[Array, float]:
+        """``E logit(inclusion)`` of all coefficients, and the bound's part of indicators and inclusion.
 
-        ``size`` is the sum of ``E g`` over the m candidates.
-        The optimal density of a learned probability is Beta(1 + size, 1 + m - size).
+        ``included`` are the ``E g`` of the m candidates, whose entropy is not counted. The optimal density of a learned
+        probability is Beta(1 + size, 1 + m - size) with their sum as the size.
         """
-        m = len(self.candidates)
+        m, size, odds = len(self.candidates), float(included.sum()), self.prior_log_odds
         if self.inclusion is None:
-            return float(digamma(1.0 + size) - digamma(1.0 + m - size)), float(betaln(1.0 + size, 1.0 + m - size))
-        return self.prior_log_odds, size * self.prior_log_odds + m * math.log1p(-self.inclusion)
+            learned = np.full(len(odds), digamma(1.0 + size) - digamma(1.0 + m - size))
+            return learned, float(betaln(1.0 + size, 1.0 + m - size))
+        own = odds[self.candidates]
+        return odds, float(own @ included - np.logaddexp(0.0, own).sum())
 
     def values(self, scale: float, size: float, inclusion: float) -> dict[str, float]:
         """What is worth recording."""
@@ -156,10 +165,11 @@ class BoundLaplaceZero(PriorBase):
     def beside(self, precision: Array) -> BoundLaplaceZero:
         """The same with more coefficients behind it that are always in, normal with the given precisions."""
         flat = np.concatenate((np.broadcast_to(self.flat, int(self.free.sum())), precision))
-        more = np.ones(len(precision), dtype=bool)
-        return replace(
-            self, free=np.concatenate((self.free, more)), always=np.concatenate((self.always, ~more)), flat=flat
-        )
+        more, inclusion = np.ones(len(precision), dtype=bool), self.inclusion
+        if isinstance(inclusion, np.ndarray):
+            inclusion = np.concatenate((inclusion, np.full(len(precision), 0.5)))
+        free, always = np.concatenate((self.free, more)), np.concatenate((self.always, ~more))
+        return replace(self, free=free, always=always, flat=flat, inclusion=inclusion)
 
     def among(self, where: Any, precision: Array) -> BoundLaplaceZero:
         """The same on the coefficients ``where`` among others that are always in, normal with the given precisions."""
@@ -167,7 +177,11 @@ class BoundLaplaceZero(PriorBase):
         free[where], always[where] = self.free, self.always
         flat = precision.copy()
         flat[where[self.free]] = self.flat
-        return replace(self, free=free, always=always, flat=flat[free])
+        inclusion = self.inclusion
+        if isinstance(inclusion, np.ndarray):
+            inclusion = np.full(len(precision), 0.5)
+            inclusion[where] = self.inclusion
+        return replace(self, free=free, always=always, flat=flat[free], inclusion=inclusion)
 
     def start(self) -> PriorState:
         """Every coefficient in, local precisions at one."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from softmargin.core.array import Array, Flags
 from softmargin.core.prior import Prior, PriorBase, PriorState
-from softmargin.priors._point_mass import check_point_mass
+from softmargin.priors._point_mass import check_point_mass, kept_inclusion, probabilities
 from softmargin.priors.ridge import BoundRidge
 from softmargin.priors.scales import FixedScale, HalfT, InverseGamma, ScalePrior
 from softmargin.refusals import refused
@@ -71,7 +71,7 @@ class SpikeSlab(Prior):
     point_masses = "normal"
 
     def __post_init__(self) -> None:
-        check_point_mass(self, "learn", vectors=True)
+        check_point_mass(self, "learn")
         pair = self.inclusion_prior
         if pair is not None and not (
             isinstance(pair, Sequence) and len(pair) == 2 and all(0 < value < math.inf for value in pair)
@@ -105,7 +105,7 @@ class SpikeSlab(Prior):
             raise ValueError(f"always has {len(always)} entries for {len(free)} coefficients.")
         always = always | free
         selectable = int((~always).sum())
-        pi: Any = None if isinstance(self.inclusion, str) else _probabilities(self.inclusion, free)
+        pi: Any = None if isinstance(self.inclusion, str) else probabilities(self, free)
         if self.expected_size is not None:
             if self.expected_size >= selectable:
                 raise ValueError(
@@ -120,15 +120,8 @@ class SpikeSlab(Prior):
 
     def of_columns(self, columns: Any) -> SpikeSlab:
         """The same prior of the columns that are kept, where it has a number for every column."""
-        if np.ndim(self.inclusion) == 0:
-            return self
-        given = np.asarray(self.inclusion, dtype=float)
-        if len(given) != columns.n_features:
-            raise ValueError(
-                f"SpikeSlab has {len(given)} inclusion probabilities for the {columns.n_features} columns of X; give "
-                "one for each."
-            )
-        return replace(self, inclusion=given[columns.keep])
+        kept: SpikeSlab = kept_inclusion(self, columns)
+        return kept
 
     def _always(self, free: Flags) -> Flags:
         """``always_include`` as a mask over the coefficients, where it does not need column names."""
@@ -146,20 +139,6 @@ class SpikeSlab(Prior):
             raise ValueError(f"always_include is a mask of {len(index)} entries for {len(slopes)} columns.")
         mask[slopes[index]] = True
         return mask
-
-
-def _probabilities(inclusion: Any, free: Flags) -> Any:
-    """One probability for all coefficients, or one for each of them; free ones are in whatever they have."""
-    if np.ndim(inclusion) == 0:
-        return float(inclusion)
-    count = int((~free).sum())
-    if len(inclusion) != count:
-        raise ValueError(
-            f"SpikeSlab has {len(inclusion)} inclusion probabilities for {count} columns; give one for each."
-        )
-    pi = np.full(len(free), 0.5)
-    pi[~free] = inclusion
-    return pi
 
 
 @dataclass(frozen=True, eq=False)

@@ -205,6 +205,15 @@ class BoundTerms(PriorBase):
         return self.each
 
     @cached_property
+    def centre(self) -> Array | None:  # type: ignore[override]
+        """What the coefficients of all parts are shrunk to, None where that is zero."""
+        known = [(part.where, part.prior.centre) for part in self.parts if part.prior.centre is not None]
+        centre = np.zeros(self.size)
+        for where, own in known:
+            centre[where] = own
+        return centre if known else None
+
+    @cached_property
     def _length(self) -> int:
         return self.size if self.coupling is None else self.coupling.length
 

@@ -41,7 +41,7 @@ def log_inclusion_odds(curvature: float, pull: float, rate: float) -> tuple[floa
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _scan(
-    rng: Any, A: Any, linear: Any, order: Any, rate: float, logit: float, learned: bool, beta: Any, inclusion: Any
+    rng: Any, A: Any, linear: Any, order: Any, rate: float, logits: Any, learned: bool, beta: Any, inclusion: Any
 ) -> None:
     """Draw (g_k, v_k) of every candidate given the others, its value integrated out of the choice; O(q) each."""
     m, size = len(order), 0
@@ -52,6 +52,7 @@ def _scan(
         old = beta[k]
         h = pull[k] + A[k, k] * old
         total, _, right = log_inclusion_odds(A[k, k], h, rate)
+        logit = logits[k]
         if learned:  # uniform prior of the inclusion probability integrated out
             others = size - (old != 0.0)
             logit = math.log((1.0 + others) / (m - others))

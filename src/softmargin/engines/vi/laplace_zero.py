@@ -38,7 +38,7 @@ class LaplaceZeroState(NamedTuple):
     rows: Kept  # RowState: moments of the predictors and messages, with the rows
     data: float  # the rows' part of the bound
     prior: PriorMessage
-    logit: float  # E logit of the prior inclusion probability
+    logit: Array  # E logit of the prior inclusion probability, per coefficient
     tau: float  # E scale^-2
     objective: float
 
@@ -72,14 +72,14 @@ class LaplaceZeroState(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _choose(G: Any, r: Any, mean: Any, Omega: Any, candidates: Any, logit: float, g: Any, eta: Any) -> None:
+def _choose(G: Any, r: Any, mean: Any, Omega: Any, candidates: Any, logit: Any, g: Any, eta: Any) -> None:
     """Algorithm 3, lines 4-8: log odds of every indicator in turn, O(q) each; ``g`` is updated as it goes."""
     for j in candidates:
         others = 0.0
         for l in range(len(g)):
             others += G[j, l] * g[l] * Omega[l, j]
         others -= G[j, j] * g[j] * Omega[j, j]
-        eta[j] = logit - 0.5 * G[j, j] * Omega[j, j] + r[j] * mean[j] - others
+        eta[j] = logit[j] - 0.5 * G[j, j] * Omega[j, j] + r[j] * mean[j] - others
         if eta[j] > 0.0:
             g[j] = 1.0 / (1.0 + math.exp(-eta[j]))
         else:
@@ -204,7 +204,7 @@ class LaplaceZeroVB:
     def _prior(model: Model) -> Any:
         return model.prior
 
-    def _map(self, model: Model, state: LaplaceZeroState, logit: float | None = None) -> LaplaceZeroState:
+    def _map(self, model: Model, state: LaplaceZeroState, logit: Array | None = None) -> LaplaceZeroState:
         logit = state.logit if logit is None else logit
         return self._cycle(model, state.rows, state.inclusion, state.prior.precision, logit, state.tau)
 
@@ -228,7 +228,7 @@ class LaplaceZeroVB:
         G, r = model.blocks.sum(visits.gram, None, message)
         make, above, cycles = _STARTS[start]
         g, first = make(prior, G, r), prior.start()
-        logit = prior.expect_inclusion(float(g[prior.candidates].sum()))[0] + above
+        logit = prior.expect_inclusion(g[prior.candidates])[0] + above
         state = self._cycle(model, message, g, first.precision, logit, first.values["scale"] ** -2)
         for t in range(cycles):
             state = self._map(model, state, state.logit + above * (1.0 - t / cycles))
@@ -275,7 +275,7 @@ class LaplaceZeroVB:
         return state
 
     def _cycle(
-        self, model: Model, messages: Kept, g: Array, precision: Array, logit: float, tau: float
+        self, model: Model, messages: Kept, g: Array, precision: Array, logit: Array, tau: float
     ) -> LaplaceZeroState:
         prior = self._prior(model)
         shrunk, candidates = prior.shrunk, prior.candidates
@@ -289,7 +289,7 @@ class LaplaceZeroVB:
         _choose(G, r, q.mean, Omega, candidates, logit, g, eta)
         precision, tau, bound = _scales(prior, second, tau)
         chosen = float(g[candidates].sum())
-        logit, indicators = prior.expect_inclusion(chosen)
+        logit, indicators = prior.expect_inclusion(g[candidates])
         entropy = float((np.logaddexp(0.0, eta[candidates]) - g[candidates] * eta[candidates]).sum())
         bound += indicators + entropy
         small = Face(model.loss, "expect"), g * q.mean, _root(q, g, second)

@@ -39,6 +39,8 @@ def fit_classes(
     **task: Any,
 ) -> Any:
     """Fit the k classes in ``index``; ``scheme`` says what more than two become."""
+    if k > 2 and recipe.prior.centred:
+        raise ValueError(refused("means of classes", classes=k))
     if k > 2 and scheme != "pairwise":
         return _joint(recipe, X, index, count, weight, columns, k, scheme, costs, task)
     if k > 2:

@@ -78,11 +78,12 @@ def _room(X: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _energy(beta: Any, quadratic: Any, linear: Any) -> float:
+def _energy(beta: Any, quadratic: Any, linear: Any, middle: Any) -> float:
     """What a scale multiplies in the negative log prior of one chain."""
     total = 0.0
     for j in range(len(beta)):
-        total += 0.5 * quadratic[j] * beta[j] * beta[j] + linear[j] * abs(beta[j])
+        b = beta[j] - middle[j]
+        total += 0.5 * quadratic[j] * b * b + linear[j] * abs(b)
     return total
 
 
@@ -127,12 +128,12 @@ def finish(
     The sign in the score of |beta| is smoothed to ``clip(beta / width, -1, 1)``; ``root`` serves all chains or is one
     each; ``work`` has room for one number a coefficient and one a coordinate.
     """
-    quadratic, linear, table, grid = prior
+    quadratic, linear, table, grid, middle = prior
     g, out = work
     for k in range(len(q)):
-        rho = table[0, 0] if len(table) == 1 else _multiplier(_energy(beta[k], quadratic, linear), table, grid)
+        rho = table[0, 0] if len(table) == 1 else _multiplier(_energy(beta[k], quadratic, linear, middle), table, grid)
         for j in range(beta.shape[1]):
-            b = beta[k, j]
+            b = beta[k, j] - middle[j]
             sign = b / width[j]
             sign = sign if sign > -1.0 else -1.0
             sign = sign if sign < 1.0 else 1.0
@@ -178,12 +179,13 @@ def decide(
     beta: Any, r: Any, loglik: float, end: Any, momentum: Any, end_loglik: float, precision: Any, prior: Any
 ) -> float:
     """Probability of accepting the end of one trajectory, by the exact density."""
-    quadratic, linear, table, grid = prior
+    quadratic, linear, table, grid, middle = prior
     change = end_loglik - loglik
-    change += _evidence(_energy(end, quadratic, linear), table, grid)
-    change -= _evidence(_energy(beta, quadratic, linear), table, grid)
+    change += _evidence(_energy(end, quadratic, linear, middle), table, grid)
+    change -= _evidence(_energy(beta, quadratic, linear, middle), table, grid)
     for j in range(len(beta)):
-        change += 0.5 * precision[j] * (beta[j] * beta[j] - end[j] * end[j])
+        a, b = beta[j] - middle[j], end[j] - middle[j]
+        change += 0.5 * precision[j] * (a * a - b * b)
     for j in range(len(r)):
         change += 0.5 * (r[j] * r[j] - momentum[j] * momentum[j])
     return np.exp(change) if change < 0.0 else 1.0
@@ -192,13 +194,14 @@ def decide(
 @njit(cache=True, nogil=True, error_model="numpy")
 def longer(beta: Any, t: float, gain: float, dimension: int, precision: Any, prior: Any) -> float:
     """Probability of accepting ``beta -> e^t beta`` where that adds ``gain`` to the log pseudo-likelihood."""
-    quadratic, linear, table, grid = prior
+    quadratic, linear, table, grid, middle = prior
     there = np.exp(t) * beta
     change = gain + dimension * t
-    change += _evidence(_energy(there, quadratic, linear), table, grid)
-    change -= _evidence(_energy(beta, quadratic, linear), table, grid)
+    change += _evidence(_energy(there, quadratic, linear, middle), table, grid)
+    change -= _evidence(_energy(beta, quadratic, linear, middle), table, grid)
     for j in range(len(beta)):
-        change += 0.5 * precision[j] * (beta[j] * beta[j] - there[j] * there[j])
+        a, b = beta[j] - middle[j], there[j] - middle[j]
+        change += 0.5 * precision[j] * (a * a - b * b)
     return np.exp(change) if change < 0.0 else 1.0
 
 

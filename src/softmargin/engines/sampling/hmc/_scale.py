@@ -23,7 +23,7 @@ _NUDGE = 1e-3
 
 
 class SharedPrior(NamedTuple):
-    """Log prior ``evidence(e)`` in the energy ``e = sum quadratic beta^2/2 + linear |beta|``.
+    """Log prior ``evidence(e)`` in the energy ``e = sum quadratic delta^2/2 + linear |delta|``, delta = beta - centre.
 
     A scale nu multiplies the energy by ``rho = nu^-power``; fixed, the evidence is ``-rho e``. Integrated out, it is a
     table over log e with its slopes. ``size`` counts dimensions over the power: the density has a factor rho^size.
@@ -33,16 +33,18 @@ class SharedPrior(NamedTuple):
     linear: Array
     table: Array  # (node, 2), or one node with the fixed rho
     grid: Array  # first log energy and the distance of nodes
+    centre: Array
     size: float = 0.0
     power: float = 2.0
 
     @property
-    def form(self) -> tuple[Array, Array, Array, Array]:
+    def form(self) -> tuple[Array, Array, Array, Array, Array]:
         """What the kernels take."""
-        return self.quadratic, self.linear, self.table, self.grid
+        return self.quadratic, self.linear, self.table, self.grid, self.centre
 
     def _energy(self, beta: Array) -> float:
-        return float(0.5 * (self.quadratic @ (beta * beta)) + self.linear @ np.abs(beta))
+        delta = beta - self.centre
+        return float(0.5 * (self.quadratic @ (delta * delta)) + self.linear @ np.abs(delta))
 
     def widened(self, root: Array, mean: Array, var: Array) -> Array:
         """A root of the covariance with the length of the coefficients freer, as the spread of the scale lets it be.
@@ -52,6 +54,7 @@ class SharedPrior(NamedTuple):
         """
         if len(self.table) == 1:
             return root
+        mean = mean - self.centre
         moment = mean * mean + var
         x = math.log(float(0.5 * (self.quadratic @ moment) + self.linear @ np.sqrt(moment)))
         i = int((x - self.grid[0]) / self.grid[1])
@@ -134,11 +137,12 @@ def shared_prior(model: Model, prior: PriorState, mean: Array, var: Array) -> tu
     quadratic = np.where(model.free, 0.0, precision)
     flat = np.where(model.free, precision, 0.0)
     power = 2.0 if quadratic.any() else 1.0
+    centre = np.zeros(model.size) if model.prior.centre is None else model.prior.centre
     if model.prior.stretch(prior) is None:
         table, grid = np.array([[prior.values["scale"] ** -power, 0.0]]), np.zeros(2)
-        return SharedPrior(quadratic, linear, table, grid, power=power), flat
+        return SharedPrior(quadratic, linear, table, grid, centre, power=power), flat
     size = (model.dimension - model.free_dimension) / power
-    moment = mean * mean + var
+    moment = (mean - centre) ** 2 + var
     e = max(float(0.5 * (quadratic @ moment) + linear @ np.sqrt(moment)), 1e-100)
     hyperprior: Any = model.prior.scale_prior  # type: ignore[attr-defined]
     low, high = math.log(e) - _BELOW, math.log(e) + _ABOVE
@@ -149,4 +153,4 @@ def shared_prior(model: Model, prior: PriorState, mean: Array, var: Array) -> tu
     smooth = Chebyshev.interpolate(evidence, _DEGREE, domain=[low, high])
     nodes = np.arange(low, high, _STEP)
     table = np.column_stack((smooth(nodes), smooth.deriv()(nodes)))
-    return SharedPrior(quadratic, linear, table, np.array([low, _STEP]), size, power), flat
+    return SharedPrior(quadratic, linear, table, np.array([low, _STEP]), centre, size, power), flat

@@ -67,7 +67,8 @@ def planned(model: Model) -> tuple[Plan, PriorState]:
     gram = None
     if found is None:
         nothing = np.zeros(model.size)
-        found = SharedPrior(nothing, nothing, np.zeros((1, 2)), np.zeros(2)), prior.precision
+        centre = nothing if model.prior.centre is None else model.prior.centre
+        found = SharedPrior(nothing, nothing, np.zeros((1, 2)), np.zeros(2), centre), prior.precision
         A, linear = model.blocks.sum(visits.gram, None, fit.rows)
         gram = model.space.home(A), linear
     shared, precision = found
@@ -82,7 +83,7 @@ def motion(model: Model, plan: Plan, priors: tuple[PriorState, ...]) -> Motion:
     D, root, centre = np.stack([prior.precision for prior in priors]), plan.root[None], plan.centre[None]
     if plan.gram is not None:
         A, linear = plan.gram
-        gaussians = [model.space.gaussian(A.copy(), linear, row) for row in D]
+        gaussians = [model.space.gaussian(A.copy(), linear + model.prior.shift(row), row) for row in D]
         gaussians += gaussians[:1]  # one more: a single Gaussian would be taken for that of all chains
         root, centre = np.stack([g.root for g in gaussians]), np.stack([g.mean for g in gaussians])
     spread = np.sqrt(np.einsum("ij,ij->i", plan.root, plan.root))

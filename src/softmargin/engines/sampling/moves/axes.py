@@ -123,10 +123,11 @@ class Axes(NamedTuple):
     ) -> tuple[Array, Array]:
         """Coefficients and predictors after one update along each axis."""
         penalty: Any = model.prior.penalty(prior.values["scale"])
-        beta, past = beta.copy(), f - self.kink
+        centre = model.prior.centre
+        beta, past = beta.copy() if centre is None else beta - centre, f - self.kink
         scan(rng, beta, past, self.axes, self.products, self.fall, self.slopes, *penalty)
         past += self.kink
-        return beta, past
+        return beta if centre is None else beta + centre, past
 
 
 def axes_for(model: Model) -> Axes | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.core.array import Array
 from softmargin.core.chain import Chain
 from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
@@ -20,6 +21,8 @@ __all__ = ["Interweave", "InterweaveParts"]
 @dataclass(frozen=True)
 class Interweave(MoveBase):
     """Slice update of g in (scale, beta) -> (g scale, g beta), row latents integrated out.
+
+    Where the prior has a centre, what the coefficients are less that centre grows.
 
     Invariance: with beta/scale and the local variables fixed the prior of the shrunk coefficients drops out of the
     density of log g, and the coefficients that are not shrunk bring their own prior and one factor g each. If these
@@ -42,15 +45,24 @@ class Interweave(MoveBase):
         log_hyper = model.prior.stretch(prior)
         if log_hyper is None:
             return chain
-        n_free, line = model.free_dimension, Line(model, chain.rows)
+        n_free, centre = model.free_dimension, model.prior.centre
+        own = beta if centre is None else beta - centre
+        line = Line(model, chain.rows) if centre is None else _apart(model, chain.rows, own)
         half = 0.5 * float(prior.precision[: model.size][model.free] @ beta[model.free] ** 2)
 
         def log_density(t: float) -> float:
             return float(log_hyper(t)) + n_free * t - half * math.exp(2.0 * t)
 
         t, rows = line.update(random.rng, log_density, width=0.5)
-        beta = math.exp(t) * beta
+        beta = math.exp(t) * own if centre is None else centre + math.exp(t) * own
         return chain._replace(beta=beta, rows=rows, mean=beta, prior=model.prior.stretched(prior, t))
+
+
+def _apart(model: Model, rows: Any, own: Array) -> Line:
+    """Predictors of which the part that comes from ``own`` coefficients grows, and the rest stays."""
+    moving, _ = model.blocks.keep(predictors, own)
+    fixed, _ = model.blocks.keep(less, None, rows, moving)
+    return Line(model, moving, fixed)
 
 
 @dataclass(frozen=True)
@@ -76,10 +88,8 @@ def _one_part(rng: np.random.Generator, model: Model, part: Any, chain: Chain) -
     log_hyper = part.stretch(prior)
     if log_hyper is None:
         return chain
-    own = np.zeros_like(beta)
-    own[part.where] = np.where(model.free[part.where], 0.0, beta[part.where])
-    moving, _ = model.blocks.keep(predictors, own)
-    fixed, _ = model.blocks.keep(less, None, chain.rows, moving)
-    t, rows = Line(model, moving, fixed).update(rng, lambda t: float(log_hyper(t)), width=0.5)
+    own, centre = np.zeros_like(beta), 0.0 if part.prior.centre is None else part.prior.centre
+    own[part.where] = np.where(model.free[part.where], 0.0, beta[part.where] - centre)
+    t, rows = _apart(model, chain.rows, own).update(rng, lambda t: float(log_hyper(t)), width=0.5)
     beta = beta + math.expm1(t) * own
     return chain._replace(beta=beta, rows=rows, mean=beta, prior=part.stretched(prior, t))
