@@ -41,6 +41,11 @@ class _Seen(NamedTuple):
     v: Array
     message: Message
 
+    @property
+    def ku(self) -> Array:
+        """Row precisions of q: those that the messages have."""
+        return self.message.w
+
 
 def infer_svi(
     model: Model, settings: Settings, state: SVIState | None = None, unknowns: tuple[Any, ...] = ()
