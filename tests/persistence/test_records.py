@@ -18,6 +18,7 @@ from softmargin.exceptions import SavedFileError
 from softmargin.losses import Hinge
 from softmargin.persistence import migrations, registry
 from softmargin.priors import Ridge
+from softmargin.solvers.gaussian import Gaussian
 from softmargin.storage.records import decoded, encoded
 
 FILES = sorted((Path(__file__).parent / "files").glob("*.softmargin"))
@@ -229,3 +230,14 @@ def test_a_gaussian_is_saved_without_where_its_numbers_are(tmp_path):
     loaded = softmargin.load(tmp_path / "model")
     here = model.predict_proba(X, groups=groups)
     np.testing.assert_array_equal(loaded.predict_proba(X, groups=groups), here)
+
+
+def test_a_gaussian_whose_root_was_stretched_has_the_same_variances_when_it_comes_back():
+    """The last bits of a root depend on whether it was made from the factor or stretched with it."""
+    A = np.array([[2.0, 0.3, 0.1], [0.3, 1.7, -0.2], [0.1, -0.2, 0.9]])
+    for t in (0.1, 0.37, -1.3, 2.2):
+        q = Gaussian.from_precision(A, np.ones(3))
+        assert q.var.all()
+        q = q.dilated(t)
+        np.testing.assert_array_equal(there_and_back(q).var, q.var)
+        np.testing.assert_array_equal(there_and_back(q).root, q.root)

@@ -46,9 +46,6 @@ def here_and_there(folder):
     return {name: (answers, there[path]) for name, (path, answers) in here.items()}
 
 
-@pytest.mark.xfail(
-    reason="one figure of a model with group effects differs in another process; the cause is not known yet"
-)
 def test_a_loaded_model_says_the_same_to_the_last_bit_in_another_process(tmp_path):
     """All kinds of models in one test: the workers of a parallel run would otherwise each fit all of them."""
     answers = here_and_there(tmp_path)

@@ -115,8 +115,9 @@ FUNCTIONS = {name: ("softmargin.engines.kernel.draws", name) for name in ("hinge
 HOMES = {name.lstrip("_"): (f"softmargin.{module}", name) for module, names in _PARTS.items() for name in names} | {
     f"sklearn.{name}": ("sklearn.gaussian_process.kernels", name) for name in KERNELS
 }
-# cached properties whose last bits depend on how the object came about, so that they are saved with it
-_COMPUTED = {"Gaussian": ("root",)}
+# cached properties whose last bits depend on how the object came about, so that they are saved with it, by their names
+# in files
+_COMPUTED = {"Gaussian": {"root": "row_root"}}
 # fields that say where numbers are, which a file does not: loaded ones are in memory
 _PLACES = ("algebra",)
 _NAMES = {home: name for name, home in (HOMES | FUNCTIONS).items()}
@@ -140,14 +141,14 @@ def form_of(name: str) -> Form:
     """How objects of the class of that name are saved."""
     kind = resolved(HOMES[name])
     if name == "KernelDraws":
-        form = _record_form(kind, ())
+        form = _record_form(kind, {})
         return Form(form.parts, lambda parts: _with_places(form.whole(parts)))
     if name == "Terms":
         return Form(kind.remembered, kind.recalled)
     if name == "FitRows":
         return Form(lambda rows: rows._asdict(), lambda parts: _without_predictors(kind(**parts)))
     if dataclasses.is_dataclass(kind):
-        return _record_form(kind, _COMPUTED.get(name, ()), _PLACES)
+        return _record_form(kind, _COMPUTED.get(name, {}), _PLACES)
     if issubclass(kind, tuple):
         return Form(lambda thing: thing._asdict(), lambda parts: kind(**parts))
     if issubclass(kind, BaseEstimator):
@@ -155,17 +156,18 @@ def form_of(name: str) -> Form:
     return Form(lambda thing: thing.get_params(deep=False), lambda parts: kind(**parts))
 
 
-def _record_form(kind: Any, computed: tuple[str, ...], places: tuple[str, ...] = ()) -> Form:
+def _record_form(kind: Any, computed: dict[str, str], places: tuple[str, ...] = ()) -> Form:
     """The fields of a dataclass but for ``places``, and what it has ``computed``."""
     fields = [field.name for field in dataclasses.fields(kind) if field.init and field.name not in places]
 
     def parts(thing: Any) -> dict[str, Any]:
         known = vars(thing)
-        return {name: known[name] for name in (*fields, *computed) if name in known}
+        named = {name: name for name in fields} | computed
+        return {name: known[own] for name, own in named.items() if own in known}
 
     def whole(parts: dict[str, Any]) -> Any:
         thing = kind(**{name: value for name, value in parts.items() if name not in computed})
-        vars(thing).update({name: parts[name] for name in computed if name in parts})
+        vars(thing).update({own: parts[name] for name, own in computed.items() if name in parts})
         return thing
 
     return Form(parts, whole)
