@@ -72,28 +72,28 @@ def timed(step: Callable[[], Any], wait: Callable[[], Any], tries: int) -> float
     return float(np.median(found[1:]))
 
 
+def stepper(engine: Any, model: Model) -> Callable[[], None]:
+    """A function that goes on by one step of an engine, or one sweep of a sampler, each time it is called."""
+    state, count = engine.init(model), 0
+
+    def step() -> None:
+        nonlocal state, count
+        state, _ = engine.step(model, state, count)
+        count += 1
+
+    return step
+
+
 def steps(model: Model, wait: Callable[[], Any], tries: int) -> dict[str, float]:
     """Milliseconds of a step of each engine."""
-    out = {}
-    plain = {"vb": GaussianVI(), "meanfield": MeanField(accelerate=False), "map": EM(smoothing=0.1, accelerate=False)}
-    for name, engine in plain.items():
-        state, count = engine.init(model), 0
-
-        def step(engine: Any = engine) -> None:
-            nonlocal state, count
-            state, _ = engine.step(model, state, count)
-            count += 1
-
-        out[name] = timed(step, wait, tries)
-    for name, sampler in {"sweep": gibbs(1, scale_moves=False), "sweep, moves": gibbs(1)}.items():
-        chains, count = sampler.init(model), 0
-
-        def sweep(sampler: Any = sampler) -> None:
-            nonlocal chains, count
-            chains, _ = sampler.step(model, chains, count)
-            count += 1
-
-        out[name] = timed(sweep, wait, tries)
+    engines = {
+        "vb": GaussianVI(),
+        "meanfield": MeanField(accelerate=False),
+        "map": EM(smoothing=0.1, accelerate=False),
+        "sweep": gibbs(1, scale_moves=False),
+        "sweep, moves": gibbs(1),
+    }
+    out = {name: timed(stepper(engine, model), wait, tries) for name, engine in engines.items()}
     spread, _ = model.blocks.keep(spread_of, np.eye(model.size))
     for chains in (1, 4):
         small = model.loss, np.full((chains, model.size), 0.01), 0.5, False

@@ -6,13 +6,29 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
+from engine_problems import build, simulated
 
+from softmargin.losses import Hinge
+from softmargin.priors import Ridge
 from softmargin.rows.block import CELL, Block
 from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.summation import TreeSum
 
+N = 19_500  # ten cells, the last one short
 _numbers = count()
+
+
+def ten_cells():
+    """Rows, responses and weights."""
+    X, y = simulated(N, 6)
+    return X, y, np.random.default_rng(1).uniform(0.2, 2.0, N)
+
+
+def problem(rows, *, prior=None, loss=None):
+    """A model of such rows."""
+    X, y, c = rows
+    return replace(build(X, y, c=c, prior=prior or Ridge()), loss=loss or Hinge())
 
 
 class Holder:

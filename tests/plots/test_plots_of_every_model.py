@@ -1,12 +1,11 @@
 """Every picture of every kind of model: drawn, or refused with a sentence of ours."""
 
-import functools
 import traceback
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from quiet_fits import DRAWS, SHORT, fitted_once, has_many_classes
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
@@ -24,8 +23,6 @@ Z = X[:, 0] - 0.5 * X[:, 1] + 0.7 * RNG.normal(size=45)
 TWO, MANY = (Z > 0).astype(int), np.digitize(Z, [-0.5, 0.5])
 GROUPED = pd.DataFrame(X, columns=["a", "b", "c"]).assign(g=np.arange(45) % 4)
 MISSING = np.where(np.arange(45)[:, None] % 9 == 0, np.nan, X)
-SHORT = {"draws": 8, "warmup": 4, "chains": 2, "random_state": 0, "learning_rate": 0.5}
-DRAWS = {**SHORT, "inference": "gibbs"}
 MODELS = {
     "vb": lambda: BayesianSVC(**SHORT).fit(X, TWO),
     "map": lambda: BayesianSVC(**SHORT, inference="map").fit(X, TWO),
@@ -66,11 +63,7 @@ MODELS = {
 }
 
 
-@functools.cache
-def model_of(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return MODELS[name]()
+model_of = fitted_once(MODELS)
 
 
 def rows_of(name):
@@ -82,7 +75,7 @@ def rows_of(name):
 def labels_of(name):
     if name.startswith("regression"):
         return Z
-    return MANY if any(word in name for word in ("pairs", "sum-to-zero", "crammer")) else TWO
+    return MANY if has_many_classes(name) else TWO
 
 
 PICTURES = {

@@ -1,11 +1,10 @@
 """Reports taken apart, and models to make them of."""
 
-import functools
-import warnings
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
+from quiet_fits import DRAWS, SHORT, fitted_once, has_many_classes
 
 import softmargin
 from softmargin import (
@@ -24,8 +23,6 @@ Z = (X["a"] - 0.5 * X["b"]).to_numpy() + 0.7 * RNG.normal(size=60)
 TWO, MANY = np.array(["no", "yes"])[(Z > 0).astype(int)], np.digitize(Z, [-0.5, 0.5])
 GROUPED = X.assign(g=np.arange(60) % 4)
 MISSING = X.mask(np.arange(60)[:, None] % 9 == np.arange(3))
-SHORT = {"draws": 8, "warmup": 4, "chains": 2, "random_state": 0, "learning_rate": 0.5}
-DRAWS = {**SHORT, "inference": "gibbs"}
 PLAIN = {"draws": 8, "warmup": 4, "chains": 2, "random_state": 0}
 PLAIN_TERMS = [RandomEffect("g"), Smooth("b", knots=4)]
 TERMS = [RandomEffect("g", slopes=["a"]), Smooth("b", knots=4)]
@@ -124,11 +121,7 @@ QUICK = (
 )
 
 
-@functools.cache
-def model_of(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return MODELS[name]()
+model_of = fitted_once(MODELS)
 
 
 def rows_of(name):
@@ -138,4 +131,4 @@ def rows_of(name):
     rows = GROUPED if "terms" in name else MISSING if name in ("missing", "indicator") else X
     if "regression" in name:
         return rows, Z
-    return rows, MANY if any(word in name for word in ("pairs", "sum-to-zero", "crammer")) else TWO
+    return rows, MANY if has_many_classes(name) else TWO

@@ -19,7 +19,13 @@ from softmargin.models.two_class import Recipe
 from softmargin.refusals import refused
 from softmargin.rows.streams import Streams
 
-__all__ = ["StreamedLabels", "StreamedNumbers"]
+__all__ = ["StreamedLabels", "StreamedNumbers", "check_first"]
+
+
+def check_first(classes: Any, y: Any) -> None:
+    """Refuse a first batch that lacks one of the classes that are to come."""
+    if classes is not None and not np.isin(classes, y).all():
+        raise ValueError("the first call of partial_fit must have rows of every class; wait for more rows.")
 
 
 class _Batch(NamedTuple):
@@ -109,8 +115,7 @@ class StreamedLabels(_Streamed):
         if isinstance(self.class_weight, str):
             raise ValueError(refused("balanced stream"))
         if not self._goes_on:
-            if classes is not None and not np.isin(classes, y).all():
-                raise ValueError("the first call of partial_fit must have rows of every class; wait for more rows.")
+            check_first(classes, y)
             if self.multi_class != "pairwise" and len(np.unique(y)) > 2:
                 raise ValueError(refused("stream of scores", scheme=f"multi_class={self.multi_class!r}"))
             return self._started(X, y, sample_weight)

@@ -19,6 +19,7 @@ from softmargin.core.validation import (
     row_weights,
 )
 from softmargin.estimators._callbacks import fit_tasks, managed
+from softmargin.estimators._streaming import check_first
 from softmargin.estimators.assess.export import FitRows
 from softmargin.estimators.fresh import by_batches, fresh
 from softmargin.estimators.kernel_machine import PROBABILITIES, WITHOUT_SCALE, ClassMachine
@@ -242,8 +243,7 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         """
         before = fitted(self, "_fitted")
         if before is None or not isinstance(before.parts[0], KernelStream):
-            if classes is not None and not np.isin(classes, y).all():
-                raise ValueError("the first call of partial_fit must have rows of every class; wait for more rows.")
+            check_first(classes, y)
             return self.fit(X, y, sample_weight)
         recipe = self._recipe()
         check_numeric(X)

@@ -1,5 +1,6 @@
 """Pictures of a fitted model: coefficients, reliability, predictions, terms, and which variables matter."""
 
+from softmargin.plots import functions
 from softmargin.plots.displays.chains import AgreementDisplay, TracesDisplay
 from softmargin.plots.displays.coefficients import CoefficientsDisplay, InclusionDisplay
 from softmargin.plots.displays.decisions import ConfusionDisplay, MarginsDisplay
@@ -7,22 +8,7 @@ from softmargin.plots.displays.path import PathDisplay
 from softmargin.plots.displays.probabilities import CalibrationDisplay, ProbabilitiesDisplay
 from softmargin.plots.displays.surfaces import BoundaryDisplay, IntervalsDisplay
 from softmargin.plots.displays.terms import RandomEffectsDisplay, SmoothDisplay
-from softmargin.plots.functions import (
-    agreement,
-    boundary,
-    calibration,
-    coefficients,
-    confusion,
-    demo_figure,
-    inclusion,
-    intervals,
-    margins,
-    path,
-    probabilities,
-    random_effects,
-    smooth,
-    traces,
-)
+from softmargin.plots.functions import *  # noqa: F403
 
 __all__ = [
     "AgreementDisplay",
@@ -38,18 +24,5 @@ __all__ = [
     "RandomEffectsDisplay",
     "SmoothDisplay",
     "TracesDisplay",
-    "agreement",
-    "boundary",
-    "calibration",
-    "coefficients",
-    "confusion",
-    "demo_figure",
-    "inclusion",
-    "intervals",
-    "margins",
-    "path",
-    "probabilities",
-    "random_effects",
-    "smooth",
-    "traces",
 ]
+__all__ += functions.__all__

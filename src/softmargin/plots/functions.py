@@ -36,56 +36,12 @@ __all__ = [
 
 
 def coefficients(model: Any, ax: Any = None, top: int = 20, *, level: float = 0.95) -> Any:
-    """Draw the ``top`` coefficients that are farthest from zero, with their intervals.
-
-    Coefficients are drawn for a change of one standard deviation of their column, so that they compare (in the units of
-    the columns where the model did not standardize). "Farthest" is by ``|mean| / sd``, or by ``|mean|`` where there
-    is no sd. Filled markers: the interval leaves zero out. With more than two classes there is a marker per pair or
-    class, or a field of colours where there are more than six.
-
-    Parameters
-    ----------
-    model : BayesianSVC, BayesianSVR or Formula
-        A fitted model.
-    ax : matplotlib axes, optional
-        Where to draw; new axes by default.
-    top : int
-        How many to draw.
-    level : float
-        Probability of the intervals.
-
-    Returns
-    -------
-    matplotlib axes
-    """
+    """Draw the coefficients farthest from zero, as ``CoefficientsDisplay.from_estimator`` does; return the axes."""
     return CoefficientsDisplay.from_estimator(model, top=top, level=level, ax=ax).ax_
 
 
 def inclusion(model: Any, ax: Any = None, top: int = 30, threshold: float = 0.5) -> Any:
-    """Draw the ``top`` largest inclusion probabilities, coloured by the sign of the coefficient.
-
-    The colour is the probability of a positive coefficient given that the column is in; whiskers are the range over
-    chains. Faint bars stay below the threshold.
-
-    Parameters
-    ----------
-    model : BayesianSVC, BayesianSVR or Formula
-        A fitted model whose prior has point masses.
-    ax : matplotlib axes, optional
-        Where to draw; new axes by default.
-    top : int
-        How many to draw.
-    threshold : float
-        Where the line is; 0.5 bounds the median model.
-
-    Returns
-    -------
-    matplotlib axes
-
-    References
-    ----------
-    Polson and Scott (2011), figure 3.
-    """
+    """Draw inclusion probabilities, as ``InclusionDisplay.from_estimator`` does; return the axes."""
     return InclusionDisplay.from_estimator(model, top=top, threshold=threshold, ax=ax).ax_
 
 
@@ -139,23 +95,7 @@ def _second_class(model: Any, X: Any) -> Any:
 
 
 def probabilities(model: Any, X: Any = None, y: Any = None, ax: Any = None) -> Any:
-    """Draw the probability of the second class against f, each row with its 95 % interval of f.
-
-    With more than two classes: the probability of the true class, rows of each class in its order.
-
-    Parameters
-    ----------
-    model : BayesianSVC, BayesianKernelClassifier or Formula
-        A fitted classifier; given rows of two classes need a posterior (not ``inference="map"``).
-    X, y : data of shape (n, p), array of shape (n,), optional
-        Rows to draw, best not those of the fit, and their labels; the training rows, each left out, by default.
-    ax : matplotlib axes, optional
-        Where to draw; new axes by default.
-
-    Returns
-    -------
-    matplotlib axes
-    """
+    """Draw what is predicted and how surely, as ``ProbabilitiesDisplay.from_estimator`` does; return the axes."""
     return ProbabilitiesDisplay.from_estimator(model, X, y, ax=ax).ax_
 
 
@@ -192,80 +132,17 @@ def intervals(
 
 
 def path(path: Any, ax: Any = None, top: int = 10, mark: float | None = None) -> Any:
-    """Draw a path of coefficients against the prior scale, and the number of non-zero ones in a panel below.
-
-    Coefficients are for one standard deviation of their column, on an axis that is linear near zero and logarithmic
-    far from it. The ``top`` largest at the end of the path are named, in the colour of their sign; the others are grey.
-
-    Parameters
-    ----------
-    path : Path
-        What ``softmargin.path`` returns.
-    ax : matplotlib axes or two of them, optional
-        Where to draw the coefficients, and with a second one the number of non-zero ones; both are new by default.
-    top : int
-        How many to name.
-    mark : float, optional
-        A scale to mark, such as one that was learned.
-
-    Returns
-    -------
-    array of matplotlib axes
-
-    References
-    ----------
-    Polson and Scott (2011), figure 1.
-    """
+    """Draw a path of coefficients, as ``PathDisplay.from_path`` does; return the array of axes."""
     return PathDisplay.from_path(path, top=top, mark=mark, ax=ax).ax_
 
 
 def traces(model: Any, features: Sequence[Any] | None = None, mode: Any = None, ax: Any = None) -> Any:
-    """Draw the draws of chosen numbers, one panel each and the chains side by side.
-
-    Parameters
-    ----------
-    model : BayesianSVC, BayesianSVR, kernel model or Formula
-        A model fitted with ``inference="gibbs"`` or ``"hmc"``: coefficients of a linear model, and intercept, lengths
-        and scales of a kernel model.
-    features : sequence of str or int, optional
-        Names or positions of columns; the three farthest from zero by ``|mean| / sd`` by default.
-    mode : BayesianSVC or BayesianSVR, optional
-        A model of the same columns, such as one fitted with ``inference="map"``, whose coefficients are drawn as lines.
-    ax : matplotlib axes or sequence of them, optional
-        One per panel; new ones by default.
-
-    Returns
-    -------
-    array of matplotlib axes
-
-    References
-    ----------
-    Polson and Scott (2011), figure 4.
-    """
+    """Draw chains, as ``TracesDisplay.from_estimator`` does; return the array of axes."""
     return TracesDisplay.from_estimator(model, features, mode=mode, ax=ax).ax_
 
 
 def agreement(first: Any, second: Any = None, ax: Any = None) -> Any:
-    """Draw what one fit found against what another found, column by column, with the largest difference written.
-
-    Compared are inclusion probabilities where both have them, and coefficients for one standard deviation of the
-    column otherwise. One model alone is compared with itself: each chain against the mean of all.
-
-    Parameters
-    ----------
-    first, second : BayesianSVC, BayesianSVR or Formula
-        Fitted models of the same columns; without ``second``, a model with several chains.
-    ax : matplotlib axes, optional
-        Where to draw; new axes by default.
-
-    Returns
-    -------
-    matplotlib axes
-
-    References
-    ----------
-    Polson and Scott (2011), figure 2.
-    """
+    """Compare two fits, or the chains of one, as ``AgreementDisplay.from_estimator`` does; return the axes."""
     return AgreementDisplay.from_estimator(first, second, ax=ax).ax_
 
 

@@ -4,31 +4,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from distant_rows import Distant
-from engine_problems import build, simulated
+from distant_rows import Distant, N, problem, ten_cells
 
 from softmargin.core.loop import run
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import hmc
 from softmargin.engines.sampling.hmc.plan import AHEAD
-from softmargin.losses import EpsilonInsensitive, Hinge, Logit
+from softmargin.losses import EpsilonInsensitive, Logit
 from softmargin.priors import HalfT, Horseshoe, Lasso, Ridge
 from softmargin.priors.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
 from softmargin.unknowns.noise import Noise
 
-N = 19_500  # ten cells, the last one short
-
 
 @pytest.fixture(scope="module")
 def rows():
-    X, y = simulated(N, 6)
-    return X, y, np.random.default_rng(1).uniform(0.2, 2.0, N)
-
-
-def problem(rows, *, prior=None, loss=None):
-    X, y, c = rows
-    return replace(build(X, y, c=c, prior=prior or Ridge()), loss=loss or Hinge())
+    return ten_cells()
 
 
 def parts(rows):

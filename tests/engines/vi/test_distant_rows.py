@@ -4,30 +4,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from distant_rows import Distant
-from engine_problems import build, penalty_of, simulated
+from distant_rows import Distant, problem, ten_cells
+from engine_problems import build, penalty_of
 
 from softmargin.core.loop import run
 from softmargin.engines.mode.smoothed_start import approach
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.stochastic import SVI
-from softmargin.losses import Hinge, Logit
+from softmargin.losses import Logit
 from softmargin.priors import Lasso, Ridge
 from softmargin.rows.in_memory import Blocks
-
-N = 19_500  # ten cells, the last one short
 
 
 @pytest.fixture(scope="module")
 def rows():
-    X, y = simulated(N, 6)
-    return X, y, np.random.default_rng(1).uniform(0.2, 2.0, N)
-
-
-def problem(rows, *, prior=None, loss=None):
-    X, y, c = rows
-    return replace(build(X, y, c=c, prior=prior or Ridge()), loss=loss or Hinge())
+    return ten_cells()
 
 
 ENGINES = {

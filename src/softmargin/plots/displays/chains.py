@@ -49,6 +49,10 @@ class TracesDisplay(Display):
     ax_ : array of axes
     figure_
         Where it was drawn.
+
+    References
+    ----------
+    Polson and Scott (2011), figure 4.
     """
 
     chains: list[Chain]
@@ -138,7 +142,10 @@ def _trace(ax: Any, draws: Array, name: str) -> None:
 
 @dataclass(eq=False)
 class AgreementDisplay(Display):
-    """What one fit found against what another found, column by column.
+    """What one fit found against what another found, column by column, with the largest difference written.
+
+    Compared are inclusion probabilities where both have them, and coefficients for one standard deviation of the
+    column otherwise. One model alone is compared with itself: each chain against the mean of all.
 
     Attributes
     ----------
@@ -152,6 +159,10 @@ class AgreementDisplay(Display):
         How far they are apart.
     ax_, figure_
         Where it was drawn.
+
+    References
+    ----------
+    Polson and Scott (2011), figure 2.
     """
 
     names: list[str]

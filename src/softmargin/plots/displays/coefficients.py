@@ -21,6 +21,10 @@ _BESIDE = 6  # outputs that have markers beside each other; more become a field 
 class CoefficientsDisplay(Display):
     """Coefficients with their intervals.
 
+    They are drawn for a change of one standard deviation of their column, so that they compare (in the units of the
+    columns where the model did not standardize). Filled markers: the interval leaves zero out. With more than two
+    classes there is a marker per pair or class, or a field of colours where there are more than six.
+
     Attributes
     ----------
     coefficients : Coefficients
@@ -42,6 +46,8 @@ class CoefficientsDisplay(Display):
     @classmethod
     def from_estimator(cls, model: Any, *, top: int = 20, level: float = 0.95, ax: Any = None) -> Self:
         """Draw the ``top`` coefficients of a fitted model that are farthest from zero.
+
+        "Farthest" is by ``|mean| / sd``, or by ``|mean|`` where there is no sd.
 
         Parameters
         ----------
@@ -114,6 +120,9 @@ class CoefficientsDisplay(Display):
 class InclusionDisplay(Display):
     """Inclusion probabilities, coloured by the sign of the coefficient.
 
+    The colour is the probability of a positive coefficient given that the column is in; whiskers are the range over
+    chains. Faint bars stay below the threshold.
+
     Attributes
     ----------
     inclusions : Inclusions
@@ -123,6 +132,10 @@ class InclusionDisplay(Display):
         Where the line is.
     ax_, figure_
         Where it was drawn.
+
+    References
+    ----------
+    Polson and Scott (2011), figure 3.
     """
 
     inclusions: Inclusions

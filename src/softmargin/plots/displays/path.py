@@ -19,6 +19,9 @@ __all__ = ["PathDisplay"]
 class PathDisplay(Display):
     """Coefficients against the prior scale, and the number of non-zero ones in a panel below.
 
+    Coefficients are for one standard deviation of their column, on an axis that is linear near zero and logarithmic
+    far from it. Those that are named have the colour of their sign; the others are grey.
+
     Attributes
     ----------
     path : Path
