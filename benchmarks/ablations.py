@@ -65,7 +65,7 @@ def selection_moves(quick: bool) -> Table:
         "no births and deaths": {"births": 0},
         "no swaps": {"swaps": 0},
         "no moves of the scale": {"scale_moves": False},
-        "no heated companions": {"ladder": ()},
+        "no tempered companions": {"ladder": ()},
         "the printed scan": {"scan": "plain"},
     }
     length = {"draws": 100 if quick else 600, "warmup": 100 if quick else 400, "chains": 4, "random_state": 0}

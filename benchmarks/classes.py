@@ -149,7 +149,7 @@ def compare(methods: dict[str, Any], data: Iterator[tuple[str, list[common.Split
         cells = (f"{loss:.4f} / {100 * error:.2f} / {cpu:.2g}" for loss, error, cpu in found[name].values())
         rows.append([name, *cells])
         print(rows[-1], flush=True)
-    return found, "Mean test log loss / error % / CPU seconds a fit:\n\n" + common.markdown(["set", *methods], rows)
+    return found, "Mean test log loss / error % / CPU seconds per fit:\n\n" + common.markdown(["set", *methods], rows)
 
 
 def verdict(found: Found) -> str:

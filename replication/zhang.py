@@ -2,7 +2,7 @@
 
 Sizes, priors, kernel width and decision rule are the paper's: theta is the mean distance of the training rows, half of
 the sweeps are burn-in, every fifth of the others is kept, one chain. The sampler is the paper's in an order of its
-steps that leaves the posterior invariant, with a proposal for every twentieth row a sweep. BSVM and CSVM have one
+steps that leaves the posterior invariant, with a proposal for every twentieth row per sweep. BSVM and CSVM have one
 precision a coefficient; the paper does not give their priors, those here are the library's.
 """
 
@@ -173,7 +173,7 @@ def sizes(page: Page, plan: Plan) -> None:
         + named(f"{m} {s[0]:.1f} s and {s[-1]:.1f} s" for m, s in seconds.items()),
         f"at most 200 active rows; seconds of {plan.full} sweeps. Active rows, mean: "
         + named(f"{np.mean(tally.active['FBGKM']):.0f} of {n}" for n, tally in by_rows.items())
-        + ". Ours proposes changes of every twentieth row a sweep, so twice as many at twice the rows",
+        + ". Ours proposes changes of every twentieth row per sweep, so twice as many at twice the rows",
     )
     errors = [float(np.mean(tally.errors["FBGKM"])) for tally in by_most.values()]
     cost = [tally.time("FBGKM", factor) for tally in by_most.values()]

@@ -1,6 +1,7 @@
 """The rooms of the package: who imports whom, and how large they are."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,15 @@ def test_what_a_part_need_not_have_is_declared_and_no_method_is_there_to_fail():
     }
     failing = {name for name, errors in raised.items() if any("NotImplementedError" in ast.dump(e) for e in errors)}
     assert failing <= {"softmargin.rows.dask.rows"}
+
+
+PRIVATE = "calmer|dents?|drag|eased|heated|loosened|toll|missing cells?|(one|two) (rows?|numbers?|entry) an? [a-z]+"
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_reader_meets_the_words_of_the_field(name):
+    """A rank-two correction is no dent, a tempered density not heated, a missing entry no cell; "per" is not "a"."""
+    assert re.findall(rf"\b(?:{PRIVATE})\b", MODULES[name].read_text(encoding="utf-8")) == []
 
 
 def test_the_drawing_is_that_of_the_source():

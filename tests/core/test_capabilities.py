@@ -71,7 +71,7 @@ def test_parts_of_the_library_say_what_they_lack():
     free = np.zeros(2, dtype=bool)
     assert Hinge().offers("loglik", "score", "expect", "gaussian", "draw", "pieces", "margin_slope")
     assert not Probit().offers("pieces") and not Probit().offers("margin_slope") and Probit().offers("gaussian")
-    assert Ridge().bind(free).offers("mode", "penalty", "heated", "isotropic")
+    assert Ridge().bind(free).offers("mode", "penalty", "tempered", "isotropic")
     assert not Horseshoe().bind(free).offers("mode") and not Horseshoe().bind(free).offers("has_mode")
     assert Dense.plain(np.ones((2, 2))).offers("single", "pick", "moments") and not Dense.plain(np.ones((2, 2))).whole
 

@@ -100,13 +100,13 @@ def test_bad_costs_are_refused(costs):
 # --- the Gaussian ---------------------------------------------------------------------------------------------
 
 
-def dense_gaussian(Z, k, w, linear, precision, dent):
+def dense_gaussian(Z, k, w, linear, precision, rank_two):
     """Mean, covariance and log determinant by the definition, in the contrast coordinates."""
     q = Z.shape[1] // k
     T = np.kron(helmert(k).T, np.eye(q))
     A = (Z.T * w) @ Z + np.diag(precision)
     for j in range(q):
-        for part, sign in zip(dent, (-1.0, 1.0), strict=True):
+        for part, sign in zip(rank_two, (-1.0, 1.0), strict=True):
             u = np.zeros(k * q)
             u[j::q] = part[j::q]
             A += sign * np.outer(u, u)
@@ -116,16 +116,16 @@ def dense_gaussian(Z, k, w, linear, precision, dent):
 
 
 @pytest.mark.parametrize("make", each(BASES))
-@pytest.mark.parametrize("dented", [False, True])
-def test_gaussian_equals_the_definition(make, dented):
+@pytest.mark.parametrize("corrected", [False, True])
+def test_gaussian_equals_the_definition(make, corrected):
     design, Z = pairs(make(), k=3)
     (N, K), rng = Z.shape, np.random.default_rng(3)
     w, b, precision = rng.exponential(size=N), rng.normal(size=N), rng.uniform(0.5, 3.0, K)
-    dent = np.sqrt(precision) * rng.uniform(-0.5, 0.5, (2, K)) * ~design.free * dented
-    mean, covariance, logdet = dense_gaussian(Z, 3, w, Z.T @ b, precision, dent)
+    rank_two = np.sqrt(precision) * rng.uniform(-0.5, 0.5, (2, K)) * ~design.free * corrected
+    mean, covariance, logdet = dense_gaussian(Z, 3, w, Z.T @ b, precision, rank_two)
     space, blocks = SumToZero.of(design), Blocks(design)
     A, linear = blocks.gram(w, b)
-    given = dent if dented else None
+    given = rank_two if corrected else None
     q = space.gaussian(A, linear, precision, given)
     wide = ClassWoodbury.from_rows(design, w, linear, precision, given)
     rhs = rng.normal(size=K)

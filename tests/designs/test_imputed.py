@@ -1,4 +1,4 @@
-"""Rows with missing cells against plain linear algebra row by row."""
+"""Rows with missing entries against plain linear algebra row by row."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Problems with missing cells, and independent computations to compare with."""
+"""Problems with missing entries, and independent computations to compare with."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ COVARIATES = CovariatePrior(spread=0.5, mean_scale=2.0)
 
 
 def unseen(model, covariates=None, **options):
-    """The model with its missing cells among the unknowns."""
+    """The model with its missing entries among the unknowns."""
     return model.with_unknowns((Missing(covariates or CovariatePrior(), **options),))
 
 

@@ -27,7 +27,7 @@ def held_out(state, mean, root, part):
 
 
 def test_removal_equals_full_matrices():
-    """The precision without the row, inverted as it stands; complete rows as without missing cells."""
+    """The precision without the row, inverted as it stands; complete rows as without missing entries."""
     model = with_holes()
     state, mean, root = fitted(model)
     part = np.linspace(0.4, 1.0, 40)

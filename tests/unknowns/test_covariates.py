@@ -138,7 +138,7 @@ def test_three_degrees_of_freedom_are_too_few_for_four_columns():
 
 
 def test_spread_follows_the_shape():
-    """Fewer than two rows a column need a wider prior; a number is kept."""
+    """Fewer than two rows per column need a wider prior; a number is kept."""
     assert [CovariatePrior().width(n, 10) for n in (20, 19)] == [0.01, 1.0]
     assert CovariatePrior(spread=0.3).width(5, 10) == 0.3
 

@@ -98,7 +98,7 @@ def test_objective_equals_direct_computation(name):
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_end_is_stationary(name):
-    """No small change of a missing cell's mean or variance, or of a coefficient, raises the direct objective."""
+    """No small change of a missing entry's mean or variance, or of a coefficient, raises the direct objective."""
     model, engine = with_holes(n=25, prior=Ridge(scale=SCALE)), ENGINES[name]
     state = run(alternate(engine), unseen(model, COVARIATES), max_iter=2000, tol=1e-14).state
     x, spreads, mean, cov = parts_of(engine, state)

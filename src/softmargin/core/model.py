@@ -103,7 +103,7 @@ class Model:
         return self.space.gaussian(A, linear + self.prior.shift(precision), precision)
 
     def gaussian(
-        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
+        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, rank_two: Array | None = None
     ) -> Normal:
         """The coefficients given row messages and a prior precision, with linear term ``X'b + shift``.
 
@@ -115,10 +115,10 @@ class Model:
         if self._by_rows:
             return self.space.spread(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision)
         A, linear = self.blocks.gram(w, b)
-        return self.space.gaussian(A, linear + shift, precision, dent)
+        return self.space.gaussian(A, linear + shift, precision, rank_two)
 
     def solver(
-        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, dent: Array | None = None
+        self, w: Array, b: Array, precision: Array, shift: Array | float = 0.0, rank_two: Array | None = None
     ) -> Any:
         """The same for those who need its mean, solves and draws alone.
 
@@ -126,8 +126,8 @@ class Model:
         """
         if self.more_coefficients:
             shift = shift + self.prior.shift(precision)
-            return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, dent)
-        return self.gaussian(w, b, precision, shift, dent)
+            return self.space.wide(self.blocks.design, w, self.blocks.rmatvec(b) + shift, precision, rank_two)
+        return self.gaussian(w, b, precision, shift, rank_two)
 
     def solver_of(self, visit: Any, small: Any, kept: Any, precision: Array) -> Any:
         """The same given the messages that a visit makes: one pass, which leaves nothing with the rows."""

@@ -154,11 +154,11 @@ class PriorBase(Part):
         return None
 
     @optional
-    def toll(self, beta: Array, scale: float) -> Array:
+    def concave_penalty(self, beta: Array, scale: float) -> Array:
         """Of a penalty that is concave on either side of zero: its value, coefficient by coefficient."""
 
     @optional
-    def heated(self, scale: float, temperature: float) -> PriorBase:
+    def tempered(self, scale: float, temperature: float) -> PriorBase:
         """The density at this scale raised to the power 1/temperature."""
 
     @optional

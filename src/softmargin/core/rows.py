@@ -60,7 +60,7 @@ class Block(Protocol):
         """``X beta``."""
 
     def matvecs(self, betas: Array) -> Array:
-        """``X beta`` of several vectors of coefficients, a row each."""
+        """``X beta`` of several vectors of coefficients, which are the rows of a matrix."""
 
     def row_quad(self, root: Any) -> Array:
         """Variance of every linear predictor under coefficients of covariance ``root root'``."""
@@ -69,7 +69,7 @@ class Block(Protocol):
         """Mean and variance of every predictor."""
 
     def spread(self, draws: Array) -> tuple[Array, Array]:
-        """Mean and variance of every linear predictor over draws of the coefficients, a row each."""
+        """Mean and variance of every linear predictor over draws of the coefficients, one per row of a matrix."""
 
     def excess(self, mean: Array) -> Array | float:
         """Variance of every predictor at known coefficients."""
@@ -90,7 +90,7 @@ class Block(Protocol):
         """``X' b``."""
 
     def rmatvecs(self, rows: Array) -> Any:
-        """``X' b`` of several vectors b, a row each."""
+        """``X' b`` of several vectors b, which are the rows of a matrix."""
 
     def gram(self, w: Array, b: Array | None) -> Any:
         """``X' diag(w) X`` and ``X' b``."""

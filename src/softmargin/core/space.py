@@ -110,10 +110,11 @@ class Space(Part, ABC):
         """The same space with other rows."""
 
     @abstractmethod
-    def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
-        """Log density ``-beta'(A + D - dents)beta/2 + linear'beta`` on the space, A as the design's ``gram`` gives it.
+    def gaussian(self, A: Any, linear: Array, precision: Array, rank_two: Array | None = None) -> Normal:
+        """Log density ``-beta'(A + D)beta/2 + linear'beta`` on the space, A as the design's ``gram`` gives it.
 
-        ``dent`` is None or two rows u, v of one number a coefficient: every variable takes ``u u' - v v'`` off.
+        ``rank_two`` is None or two rows u, v with one number per coefficient: a correction of rank two for each
+        variable, whose coefficients have ``u u' - v v'`` taken off their block of the precision.
         """
 
     def home(self, A: Any) -> Any:
@@ -129,18 +130,18 @@ class Space(Part, ABC):
         return q.root
 
     @abstractmethod
-    def wide(self, design: Any, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
+    def wide(self, design: Any, w: Array, linear: Array, precision: Array, rank_two: Array | None = None) -> Any:
         """The same with ``A = X'WX`` for those who need mean, solves and draws, without a matrix of A's size."""
 
     @abstractmethod
-    def balanced(self, g: Array, y: Array, target: Array) -> Array:
-        """Multipliers in their box, shrunk until the free columns have about the product ``target`` with them."""
+    def dual_feasible(self, g: Array, y: Array, target: Array) -> Array:
+        """Dual variables in their box, shrunk until their product with the free columns is about ``target``."""
 
     @abstractmethod
-    def eased(self, score: Array, precision: Array, corner: Any) -> Array:
-        """The score up to what the space cannot see, chosen for a small conjugate of the penalty.
+    def dual_representative(self, score: Array, precision: Array, corner: Any) -> Array:
+        """The score plus a vector orthogonal to the space, which changes nothing on it, with a small conjugate penalty.
 
-        ``corner`` marks coefficients with an absolute value of their own in it.
+        ``corner`` marks coefficients whose absolute value is in the penalty.
         """
 
     @abstractmethod

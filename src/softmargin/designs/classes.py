@@ -27,14 +27,14 @@ def helmert(k: int) -> Array:
 
 
 def pair_weights(label: Index, weight: Array, costs: Array | None, k: int) -> Array:
-    """Hinge weights ``c_i L_{y_i r} / (k - 1)`` of all pairs, one row a class r; zero where r is the row's own class.
+    """Hinge weights ``c_i L_{y_i r} / (k - 1)`` of all pairs, one row per class r; zero where r is the row's own class.
 
     The loss ``2 c L max(f_r + 1/(k-1), 0)`` is the binary hinge with response -1, predictor ``(k - 1) f_r`` and this
     weight. ``costs[j, r]`` is the cost of deciding r where the class is j; None is one for every error.
     """
     table = np.ones((k, k)) if costs is None else np.array(costs, dtype=float)
     if table.shape != (k, k):
-        raise ValueError(f"the cost matrix must be {k} x {k}, one row and one column a class; got {table.shape}.")
+        raise ValueError(f"the cost matrix must be {k} x {k}, one row and one column per class; got {table.shape}.")
     if not (np.isfinite(table).all() and (table >= 0.0).all()):
         raise ValueError("the cost matrix must hold finite numbers that are not negative.")
     np.fill_diagonal(table, 0.0)
@@ -170,10 +170,10 @@ class ClassDesign(Design):
 
 
 class CompletedClasses(ClassDesign):
-    """The same of base rows that have a density, in their missing cells."""
+    """The same of base rows that have a density, in their missing entries."""
 
     def excess(self, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
-        """What the missing cells add to the variance of a pair's predictor at known coefficients."""
+        """What the missing entries add to the variance of a pair's predictor at known coefficients."""
         q, hi, base = self.base.shape[1], len(self.index) if hi is None else hi, self._rows
         out = np.empty(hi - lo)
         for r, place, at, first, last in self._parts(lo, hi):

@@ -16,8 +16,8 @@ from softmargin.rows.compiled import njit
 __all__ = ["Dense"]
 
 _TRIANGLE = 24  # columns from which skipping the zeros of a triangular matrix pays
-_MOST = 2048  # rows of a slab, at most, where there are many columns
-_SLAB = 65536  # numbers in a slab: half a megabyte, which stays in the second-level cache
+_MOST = 2048  # rows of a chunk, at most, where there are many columns
+_CHUNK = 65536  # numbers in a chunk: half a megabyte, which stays in the second-level cache
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -131,20 +131,20 @@ class Dense(Design):
         return np.concatenate(([total], slopes)) if self.intercept else slopes
 
     @property
-    def _slab(self) -> int:
+    def _chunk(self) -> int:
         """Rows whose standardized copy stays in the cache, and as many as columns: less would be spent on adding up."""
         q = max(self.shape[1], 1)
-        return max(16, _SLAB // q, min(q, _MOST))
+        return max(16, _CHUNK // q, min(q, _MOST))
 
-    def _slabs(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-        for start in range(lo, hi, self._slab):
-            yield start, min(start + self._slab, hi)
+    def _chunks(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        for start in range(lo, hi, self._chunk):
+            yield start, min(start + self._chunk, hi)
 
     def gram(self, w: Array, b: Array, lo: int = 0, hi: int | None = None) -> tuple[Array, Array]:
         lo, hi = self._range(lo, hi)
         q = self.shape[1]
         A = np.zeros((q, q))
-        buffer = np.empty((min(hi - lo, self._slab), q), dtype=self.accuracy)
+        buffer = np.empty((min(hi - lo, self._chunk), q), dtype=self.accuracy)
         at = lo
         while at < hi:
             at, used = _fill_weighted(self.X, self.shift, self.scale, int(self.intercept), at, hi, lo, w, buffer)
@@ -162,7 +162,7 @@ class Dense(Design):
         f, v = np.empty((2, hi - lo))
         times = times_triangle if len(root) >= _TRIANGLE and _upper_triangular(root) else np.matmul
         root = np.ascontiguousarray(root, dtype=float)
-        for start, stop in self._slabs(lo, hi):
+        for start, stop in self._chunks(lo, hi):
             rows, at = self._standardized(start, stop), slice(start - lo, stop - lo)
             np.dot(rows, mean, out=f[at])
             _square_sums(times(rows, root), v[at])
@@ -184,7 +184,7 @@ class Dense(Design):
     def norms(self, lo: int = 0, hi: int | None = None) -> Array:
         lo, hi = self._range(lo, hi)
         out = np.empty(hi - lo)
-        for start, stop in self._slabs(lo, hi):
+        for start, stop in self._chunks(lo, hi):
             _square_sums(self._slopes(start, stop), out[start - lo : stop - lo])
         return out
 

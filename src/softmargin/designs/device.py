@@ -18,7 +18,7 @@ __all__ = ["DeviceDense"]
 
 _LINE = 8  # columns of the copy are a multiple: rows then begin where matrix routines read fastest
 _ROUNDED = 1e-8  # relative rounding of bounds from products in single precision
-_SCRATCH = 1 << 30  # bytes of a slab's products: large enough that one routine fills the device
+_SCRATCH = 1 << 30  # bytes of a chunk's products: large enough that one routine fills the device
 _PANEL = 256  # columns of a panel of a symmetric or triangular product, of which half of the panels is zero or known
 
 
@@ -27,7 +27,7 @@ class DeviceDense(Design):
     """Standardized columns ``Z`` in their own precision: ones in front if ``intercept``, and zeros behind.
 
     Sums over rows and vectors over rows are in double precision; products are made in the precision of the columns, of
-    float32 slab by slab, with the sum over slabs in double precision.
+    float32 chunk by chunk, with the sum over chunks in double precision.
     """
 
     library: Library
@@ -71,7 +71,7 @@ class DeviceDense(Design):
     def _width(self) -> int:
         return self.Z.shape[1]
 
-    def _slabs(self, lo: int, hi: int | None) -> Iterator[slice]:
+    def _chunks(self, lo: int, hi: int | None) -> Iterator[slice]:
         """Runs of rows whose products fit into the scratch memory."""
         hi = self.Z.shape[0] if hi is None else hi
         step = max(1, _SCRATCH // (self.Z.dtype.itemsize * self._width))
@@ -88,17 +88,17 @@ class DeviceDense(Design):
         return (self.Z[lo:hi] @ self._sent(beta)).astype(np.float64, copy=False)
 
     def matvecs(self, betas: Array) -> Any:
-        """``X beta`` of several vectors of coefficients, a row each."""
+        """``X beta`` of several vectors of coefficients, which are the rows of a matrix."""
         return (self._sent(betas) @ self.Z.T).astype(np.float64, copy=False)
 
     def rmatvec(self, b: Any, lo: int = 0, hi: int | None = None) -> Array:
         return self.rmatvecs(b[None], lo, hi)[0]
 
     def rmatvecs(self, rows: Any, lo: int = 0, hi: int | None = None) -> Array:
-        """``X' b`` of several vectors b, a row each, home."""
+        """``X' b`` of several vectors b, which are the rows of a matrix, home."""
         total = self.library.xp.zeros((len(rows), self._width))
         rows = rows.astype(self.Z.dtype, copy=False)
-        for at in self._slabs(lo, hi):
+        for at in self._chunks(lo, hi):
             total += rows[:, at.start - lo : at.stop - lo] @ self.Z[at]
         return self._fetched(total)
 
@@ -118,7 +118,7 @@ class DeviceDense(Design):
         xp, panels, width = self.library.xp, self._panels(), self._width
         total, part = xp.zeros((width, width)), xp.zeros((width, width), dtype=self.Z.dtype)
         w = w.astype(self.Z.dtype, copy=False)
-        for at in self._slabs(lo, hi):
+        for at in self._chunks(lo, hi):
             rows = self.Z[at]
             weighted = rows * w[at.start - lo : at.stop - lo, None]
             for panel in panels:  # rows of the result, with all columns up to the diagonal
@@ -149,7 +149,7 @@ class DeviceDense(Design):
             return narrow.moments(self.Z[lo:hi], both, triangular)
         f, v = xp.empty(hi - lo), xp.empty(hi - lo)
         out: Any = None
-        for at in self._slabs(lo, hi):
+        for at in self._chunks(lo, hi):
             rows, here = self.Z[at], slice(at.start - lo, at.stop - lo)
             if out is None or len(out) != len(rows):
                 out = xp.empty((len(rows), width), dtype=self.Z.dtype)
@@ -165,14 +165,14 @@ class DeviceDense(Design):
         ends = (self.library.home(end).astype(np.float64) for end in (self.Z.max(axis=0), self.Z.min(axis=0)))
         high, low = ends
         total = self.library.xp.zeros(self._width)
-        for at in self._slabs(0, None):
+        for at in self._chunks(0, None):
             total += share[at] @ self.Z[at].astype(np.float64, copy=False)
         return high, low, np.array(self.library.home(total))
 
     def column_squares(self, share: Any, unit: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
         xp, sent = self.library.xp, [self.library.vector(each) for each in (unit, mean)]
         total = xp.zeros(self._width)
-        for at in self._slabs(0, None):
+        for at in self._chunks(0, None):
             off = self.Z[at] / sent[0]
             off -= sent[1]
             off *= off

@@ -1,4 +1,4 @@
-"""Random effects beside other columns: integer codes and a few numbers a row in the place of indicator matrices."""
+"""Random effects beside other columns: integer codes and a few numbers per row in the place of indicator matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from softmargin.rows.compiled import njit
 __all__ = ["GroupTerm", "Grouped", "GroupedGram"]
 
 Index = np.ndarray[Any, np.dtype[np.intp]]
-_SLAB = 4096  # rows whose plain copy is held at a time
+_CHUNK = 4096  # rows whose plain copy is held at a time
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -147,7 +147,9 @@ class Grouped(Design):
 
     base: Design
     terms: tuple[GroupTerm, ...]
-    whole: bool = field(default=True, init=False)  # sums over rows have one number a group: not to be made cell by cell
+    whole: bool = field(
+        default=True, init=False
+    )  # sums over rows have one number per group: not to be made cell by cell
 
     def __post_init__(self) -> None:
         if not self.terms:
@@ -225,8 +227,8 @@ class Grouped(Design):
         apart = [self.main, self.terms[1 - self.largest]] if self.nested else [self.main]
         sums = [_empty_sums(term, p) for term in apart]
         square, below, root = np.zeros((p, p)), np.zeros((extra, p)), np.sqrt(w)
-        for start in range(lo, hi, _SLAB):
-            stop = min(start + _SLAB, hi)
+        for start in range(lo, hi, _CHUNK):
+            stop = min(start + _CHUNK, hi)
             at = slice(start - lo, stop - lo)
             X = self.base.rows(np.arange(start, stop))
             for term, (cross, block) in zip(apart, sums, strict=True):
@@ -255,8 +257,8 @@ class Grouped(Design):
         if isinstance(root, np.ndarray):
             return self._plain_quad(root, lo, hi)
         v, term = np.empty(hi - lo), self.main
-        for start in range(lo, hi, _SLAB):
-            stop = min(start + _SLAB, hi)
+        for start in range(lo, hi, _CHUNK):
+            stop = min(start + _CHUNK, hi)
             X, part = self.base.rows(np.arange(start, stop)), v[start - lo : stop - lo]
             _residuals(term.codes, term.columns, root.T, root.inverse, start, X, part)
             side = None
@@ -268,8 +270,8 @@ class Grouped(Design):
     def _plain_quad(self, root: Array, lo: int, hi: int) -> Array:
         """The same from a plain root."""
         v = np.empty(hi - lo)
-        for start in range(lo, hi, _SLAB):
-            stop = min(start + _SLAB, hi)
+        for start in range(lo, hi, _CHUNK):
+            stop = min(start + _CHUNK, hi)
             image = self.base.rows(np.arange(start, stop)) @ root[: self.starts[0]]
             image += self._group_rows[start:stop] @ root[self.starts[0] :]
             v[start - lo : stop - lo] = np.einsum("ij,ij->i", image, image)

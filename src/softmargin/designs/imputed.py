@@ -1,4 +1,4 @@
-"""Rows with missing cells that have a normal density of their own."""
+"""Rows with missing entries that have a normal density of their own."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _spread(
 
 
 class Cells(NamedTuple):
-    """The missing cells of a matrix with their means and standard deviations."""
+    """The missing entries of a matrix with their means and standard deviations."""
 
     row: Index
     column: Index
@@ -89,7 +89,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Imputed(Design):
-    """Rows ``x_i ~ N(mean_i, S_i)`` with S_i zero outside the missing cells, and there ``F'diag(s_i)F``.
+    """Rows ``x_i ~ N(mean_i, S_i)`` with S_i zero outside the missing entries, and there ``F'diag(s_i)F``.
 
     Its products are averages over the rows: ``gram`` is ``sum_i w_i E x_i x_i'``, and the variance of a predictor
     ``x_i'beta`` with beta of mean ``m`` and covariance ``R R'`` is ``row_quad(R) + excess(m)``.
@@ -98,7 +98,7 @@ class Imputed(Design):
     dense: Dense  # the means
     patterns: Patterns
     F: Array
-    s: Array  # one number a missing cell
+    s: Array  # one number per missing entry
     log_det: Array  # log |F| of every pattern
     known: int = 0  # columns behind the covariates, which are never missing
     law: Any = None  # the covariates' mean and precision, by which a row is completed without its response
@@ -158,7 +158,7 @@ class Imputed(Design):
         return self.dense.row_quad(root, lo, hi) + self._trace(root, lo, hi)
 
     def excess(self, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
-        """``mean' S_i mean``: what the missing cells add to the variance of the predictor at known coefficients."""
+        """``mean' S_i mean``: what the missing entries add to the variance of the predictor at known coefficients."""
         return self._trace(mean[:, None], lo, hi)
 
     def _trace(self, root: Array, lo: int, hi: int | None) -> Array:
@@ -181,7 +181,7 @@ class Imputed(Design):
             yield p.columns[p.start[k] : p.start[k + 1]], scale * self.F[p.block[k] : p.block[k + 1]].reshape(m, m)
 
     def covariances(self, blocks: Array) -> Array:
-        """What the missing cells add to the covariances of k predictors of every row, (rows, k, k).
+        """What the missing entries add to the covariances of k predictors of every row, (rows, k, k).
 
         ``blocks`` (k, coefficients, M) are such that ``blocks_r blocks_s'`` is ``E beta_r beta_s'``.
         """
@@ -210,7 +210,7 @@ class Imputed(Design):
         return float(np.log(self.s).sum() + 2.0 * self.log_det[self.patterns.kind].sum())
 
     def cells(self) -> Cells:
-        """Mean and standard deviation of every missing cell."""
+        """Mean and standard deviation of every missing entry."""
         row, column = self.patterns.of_cells()
         variance = np.empty(len(row))
         _cell_variances(*self._shared(), variance)
@@ -239,7 +239,7 @@ def _cell_variances(kind: Any, cell: Any, columns: Any, start: Any, block: Any, 
 
 
 def predicted(X: Array, patterns: Patterns, F: Array, mean: Array, precision: Array) -> Array:
-    """The rows with their missing cells at the mean given the observed ones; what X has there does not matter.
+    """The rows with their missing entries at the mean given the observed ones; what X has there does not matter.
 
     Columns behind those that the mean and the precision are about stay as they are.
     """

@@ -1,6 +1,6 @@
-"""Missing cells grouped by pattern, and the small matrices that a pattern's rows share.
+"""Missing entries grouped by pattern, and the small matrices that a pattern's rows share.
 
-A pattern is a set M of missing columns. Under covariates with precision Lambda the missing cells of a row are
+A pattern is a set M of missing columns. Under covariates with precision Lambda the missing entries of a row are
 ``x_M = m0 + F'z`` with ``F'F = Lambda_MM^-1`` and z standard normal, so one factor F serves all rows of a pattern.
 Factors and coordinates of different sizes lie one after another in flat arrays.
 """
@@ -24,7 +24,7 @@ _MOST = 2e8  # numbers in the factors
 class Patterns(NamedTuple):
     """Which cells are missing; ``start``, ``block`` and ``cell`` say where a pattern's or row's entries begin."""
 
-    row: Index  # the rows with missing cells, in order
+    row: Index  # the rows with missing entries, in order
     kind: Index  # their patterns
     cell: Index  # and where their cells begin
     columns: Index  # missing columns of the first pattern, then of the second, ...
@@ -37,13 +37,13 @@ class Patterns(NamedTuple):
         return values[first + np.arange(self.cell[-1])]
 
     def of_cells(self) -> tuple[Index, Index]:
-        """Row and column of every missing cell."""
+        """Row and column of every missing entry."""
         rows = np.repeat(self.row, np.diff(self.cell))
         return rows, self.repeated(self.columns)  # type: ignore[arg-type, return-value]
 
 
 def missing_patterns(missing: Any, *, alone: bool = False) -> Patterns:
-    """Group the rows of a mask of missing cells; ``alone``, every row is a pattern of its own."""
+    """Group the rows of a mask of missing entries; ``alone``, every row is a pattern of its own."""
     row = np.flatnonzero(missing.any(axis=1))
     masks, kind = np.unique(missing[row], axis=0, return_inverse=True)
     if alone:
@@ -70,7 +70,7 @@ def _whiten(columns: Any, start: Any, block: Any, precision: Any, U: Any, F: Any
         for i in range(m):
             for j in range(i, m):
                 U[i, j] = precision[columns[first + i], columns[first + j]]
-        for j in range(m):  # U'U is the precision of the missing cells; inner loops run along rows of memory
+        for j in range(m):  # U'U is the precision of the missing entries; inner loops run along rows of memory
             diagonal = math.sqrt(U[j, j])
             for l in range(j, m):
                 U[j, l] /= diagonal
@@ -91,7 +91,7 @@ def _whiten(columns: Any, start: Any, block: Any, precision: Any, U: Any, F: Any
 
 
 def whiten(patterns: Patterns, precision: Array) -> tuple[Array, Array]:
-    """A factor F with ``F'F`` = covariance of the missing cells given the others, and ``log|F|``, of every pattern."""
+    """A factor F with ``F'F`` = covariance of a pattern's missing entries given the others, and ``log|F|``."""
     F, log_det = np.zeros(patterns.block[-1]), np.zeros(len(patterns.start) - 1)
     most = int(np.diff(patterns.start).max(initial=0))
     _whiten(patterns.columns, patterns.start, patterns.block, precision, np.empty((most, most)), F, log_det)

@@ -216,7 +216,7 @@ class ClassMachine(KernelMachine):
         warn_of_fits(fits, self.inference, self.tol)
 
     def _publish_active(self, used: Any, index: Any, n: int) -> None:
-        """Probabilities of the training rows, one row a pair if there are many, and the number of active ones."""
+        """Probabilities of the training rows, one row per pair if there are many, and the number of active ones."""
         active = []
         for (i, j), model in zip(combinations(range(len(self.classes_)), 2), self._fitted.parts, strict=True):
             row = np.full(n, np.nan)

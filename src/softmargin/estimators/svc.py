@@ -122,7 +122,7 @@ class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, Linea
         ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero". A data
         frame has the class labels as its index and columns, in any order.
     missing : {"model", "indicator"}, default="model"
-        What NaN in X are. "model": unknowns; the columns get a joint normal model, and missing cells are averaged
+        What NaN in X are. "model": unknowns; the columns get a joint normal model, and missing entries are averaged
         over (or drawn). "indicator": filled by the mean of the column and marked in a further column, which then has
         a coefficient of its own.
     random_effects : column name, RandomEffect, Smooth, list of them, or None, default=None
@@ -159,7 +159,7 @@ class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, Linea
     variance_components_ : DataFrame
         Standard deviations and correlations of these effects, with intervals and the intraclass correlation.
     imputed_ : DataFrame
-        Missing cells of the training rows with their mean and standard deviation (two classes, where X has NaN).
+        Missing entries of the training rows with their mean and standard deviation (two classes, where X has NaN).
     loo_ : LeaveOneOut
         Leave-one-out log loss and error, the link's parameters, and ``max_kv``.
     inclusion_ : array of shape (n_features,)

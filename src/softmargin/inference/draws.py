@@ -13,7 +13,7 @@ from softmargin.core.chain import Chain
 from softmargin.core.loop import Info, Outcome, run
 from softmargin.core.model import Model
 from softmargin.core.unknown import implied
-from softmargin.engines.mode.annealing import heated
+from softmargin.engines.mode.annealing import tempered
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.sampling.hmc.hmc import diagnostics, hmc
 from softmargin.engines.selection.collapsed import collapsed
@@ -73,9 +73,9 @@ def _tempered(model: Model, settings: Settings) -> tuple[Model, Settings]:
         return model, replace(settings, options=options)
     if isinstance(temperature, bool) or not (isinstance(temperature, (int, float)) and temperature > 0):
         raise ValueError(f"temperature must be a positive number; got {temperature!r}.")
-    if not model.prior.offers("heated") or model.prior.stretch(model.prior.start()) is not None:
+    if not model.prior.offers("tempered") or model.prior.stretch(model.prior.start()) is not None:
         raise ValueError(refused("temperature"))
-    hot = heated(model, model.prior.start().values["scale"], float(temperature))
+    hot = tempered(model, model.prior.start().values["scale"], float(temperature))
     return hot, replace(settings, options=options)
 
 

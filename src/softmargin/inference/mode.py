@@ -143,7 +143,7 @@ def _em(model: Model, settings: Settings, anneal: bool, convex: bool) -> Outcome
     else:
         starts = _positive(options.get("starts", (1.0,) if convex else (0.01, 1.0, 100.0)))
         outcome = best_of(lambda start: climb(replace(engine, shrink=start), None), starts)
-    single = not convex and model.prior.offers("toll")
+    single = not convex and model.prior.offers("concave_penalty")
     for _ in range(_CHANGES if single else 0):
         state = outcome.state
         change = best_change(model, state.q.mean, state.f, state.prior.values["scale"])

@@ -20,7 +20,7 @@ from softmargin.priors.penalty import Penalty
 
 __all__ = ["ClassMoments", "class_scores", "draw_cavities", "fit_cavities", "mix_cavities", "mode_cavities"]
 
-_NUMBERS = 2**21  # in a slab of scores
+_NUMBERS = 2**21  # in a chunk of scores
 _ZERO = 1e8  # precision of a coefficient that is zero, in units of the others
 _ANSWERS = 6  # rounds between variances and curvatures
 
@@ -38,9 +38,9 @@ def class_scores(base: Design, mean: Array, root: Array, k: int) -> tuple[Array,
     (n, q), M = base.shape, root.shape[1]
     spread = np.ascontiguousarray(root.reshape(k, q, M).transpose(1, 0, 2)).reshape(q, k * M)
     f, V = np.empty((n, k)), np.empty((n, k, k))
-    slab = max(1, _NUMBERS // (k * max(M, 1)))
-    for lo in range(0, n, slab):
-        at = np.arange(lo, min(lo + slab, n))
+    chunk = max(1, _NUMBERS // (k * max(M, 1)))
+    for lo in range(0, n, chunk):
+        at = np.arange(lo, min(lo + chunk, n))
         rows = base.rows(at)
         f[at] = rows @ mean.reshape(k, q).T
         part = (rows @ spread).reshape(len(at), k, M)

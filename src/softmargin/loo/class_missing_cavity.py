@@ -1,4 +1,4 @@
-"""Joint leave-one-out moments of the class scores of rows with missing cells."""
+"""Joint leave-one-out moments of the class scores of rows with missing entries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _incomplete(
     columns: Any, start: Any, block: Any, cell: Any, F: Any, F0: Any, lead: int, roots: Any, mean: Any, rows: Any,
     blind: Any, curvature: Any, linear: Any, f: Any, V: Any,
 ) -> float:  # fmt: skip
-    """Take each row's messages out of the coefficients, and its class out of its missing cells.
+    """Take each row's messages out of the coefficients, and its class out of its missing entries.
 
     The row adds ``w_r (x x' + S)`` to the precision of class r and ``b_r x`` to its linear term; with
     ``W = [x, S^(1/2)]`` and U the products of every class's root with W, the identity of Woodbury leaves a system of
@@ -77,7 +77,7 @@ def incomplete_cavities(
     """Moments of the scores of the incomplete rows, and the largest share, their own messages taken out.
 
     ``curvature`` and ``linear`` (incomplete row, class) are what is taken out, of the score itself. The messages have
-    also shaped the missing cells, so these are put back to what the covariates say.
+    also shaped the missing entries, so these are put back to what the covariates say.
     """
     patterns, lead, k = design.patterns, int(design.intercept), curvature.shape[1]
     F0, _ = whiten(patterns, design.law.precision)

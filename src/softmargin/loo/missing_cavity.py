@@ -1,4 +1,4 @@
-"""Leave-one-out moments of predictors whose rows have missing cells."""
+"""Leave-one-out moments of predictors whose rows have missing entries."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from softmargin.unknowns.covariates import CovariateLaw
 __all__ = ["left_out", "missing_cavities"]
 
 _LARGEST = 0.999  # of the precision along any direction that one row may supply
-_NUMBERS = 2e6  # in an array over rows, coefficients and missing cells: more would be memory for nothing
+_NUMBERS = 2e6  # in an array over rows, coefficients and missing entries: more would be memory for nothing
 
 
 def _incomplete(
     T: Array, s: Array, root: Array, mean: Array, rows: Array, blind: Array, k: Array, b: Array
 ) -> tuple[Array, Array, float]:
-    """Take the messages of rows with m missing cells out of the coefficients, and their responses out of the cells.
+    """Take the messages of rows with m missing entries out of the coefficients, and their responses out of the cells.
 
     A row adds ``w (x x' + S)`` to the precision and ``b x`` to the linear term; with ``W = [x, S^(1/2)]``, ``R`` the
     root of the covariance and ``U = R'W`` the identity of Woodbury leaves a system of one equation more than cells.
@@ -96,7 +96,7 @@ def missing_cavities(
     rows, unseen = design.rows(at), blind.rows(at)
     own_w, own_b, missing = part[at] * message.w[at], part[at] * message.b[at], np.diff(patterns.cell)
     room = max(1, int(_NUMBERS / (len(mean) * (missing.max() + 1))))
-    for m in np.unique(missing):  # rows with as many missing cells at once
+    for m in np.unique(missing):  # rows with as many missing entries at once
         every = np.flatnonzero(missing == m)
         for some in np.split(every, range(room, len(every), room)):
             kind, T = patterns.kind[some], np.zeros((len(some), len(mean), m))

@@ -16,7 +16,7 @@ from softmargin.rows.streams import Purpose
 
 __all__ = ["held_out", "loose_cavity"]
 
-_SLAB = 4096  # rows at a time
+_CHUNK = 4096  # rows at a time
 
 
 def loose_cavity(
@@ -41,8 +41,8 @@ def held_out(fit: SVIFit, engine: SVI, part: Array, rows: int = 50_000) -> tuple
     if n > rows:
         index = np.sort(shuffled(np.arange(rows), n, model.streams.at(Purpose.CAVITY)))
     pieces = []
-    for lo in range(0, len(index), _SLAB):
-        at = index[lo : lo + _SLAB]
+    for lo in range(0, len(index), _CHUNK):
+        at = index[lo : lo + _CHUNK]
         some = model.blocks.pick(at)
         f, v, residual = engine.moments(some.design, fit.state.q, fit.state.prior)
         message = engine.face(model)(some.y, some.weight, f, v + residual)

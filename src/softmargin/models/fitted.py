@@ -120,7 +120,7 @@ class Fitted:
         return np.stack([design.matvec(one) for one in beta]), None
 
     def summary(self, names: list[str], level: float, classes: Any = None) -> pd.DataFrame:
-        """One row a coefficient, the intercept first where there is one."""
+        """One row per coefficient, the intercept first where there is one."""
         posterior = self.posterior
         if isinstance(posterior, GaussianPosterior):
             table = posterior.table(level)

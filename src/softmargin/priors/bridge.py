@@ -241,12 +241,12 @@ class BoundBridge(PriorBase):
         fixed = FixedScale(scale)
         return replace(self, scale_prior=fixed, mode_prior=fixed)
 
-    def heated(self, scale: float, temperature: float) -> BoundBridge:
+    def tempered(self, scale: float, temperature: float) -> BoundBridge:
         """The density at this scale raised to the power 1/temperature."""
         fixed = self.at_scale(scale * temperature ** (1.0 / self.alpha))
         return replace(fixed, flat=self.flat / temperature)
 
-    def toll(self, beta: Array, scale: float) -> Array:
+    def concave_penalty(self, beta: Array, scale: float) -> Array:
         """Negative log density of shrunk coefficients, each by itself, up to a constant."""
         return np.abs(beta / scale) ** self.alpha
 

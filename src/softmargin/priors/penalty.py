@@ -17,7 +17,7 @@ class Penalty(NamedTuple):
     """``sum_j precision_j |beta_j|^2 / 2 + rate_j |beta_j|``.
 
     With several ``blocks`` the coefficients are that many blocks and ``|beta_j|`` is the length over the blocks; rates
-    then have one entry a variable, and the precision is the same in every block.
+    then have one entry per variable, and the precision is the same in every block.
     """
 
     precision: Array

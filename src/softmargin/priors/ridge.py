@@ -153,7 +153,7 @@ class BoundRidge(PriorBase):
         fixed = FixedScale(scale)
         return replace(self, scale_prior=fixed, mode_prior=fixed)
 
-    def heated(self, scale: float, temperature: float) -> BoundRidge:
+    def tempered(self, scale: float, temperature: float) -> BoundRidge:
         """The density at this scale raised to the power 1/temperature."""
         fixed = self.at_scale(scale * math.sqrt(temperature))
         return replace(fixed, flat=self.flat / temperature)

@@ -14,7 +14,7 @@ from softmargin.rows.summation import TreeSum, cell_sums
 
 __all__ = ["CELL", "Block", "Whole"]
 
-_SLAB = 128  # rows at a time where there are many draws: rows x draws stays in the cache
+_CHUNK = 128  # rows at a time where there are many draws: rows x draws stays in the cache
 CELL = 2048  # rows of a cell: fixed, because cells are the unit of randomness and of summation
 
 
@@ -94,7 +94,7 @@ class Block:
         return self._each(self.design.matvec, beta)
 
     def matvecs(self, betas: Array) -> Array:
-        """``X beta`` of several vectors of coefficients, a row each."""
+        """``X beta`` of several vectors of coefficients, which are the rows of a matrix."""
         lead = int(self.design.intercept)
         turned, first = np.ascontiguousarray(betas[:, lead:].T), betas[:, :lead].sum(axis=1)[:, None]
         parts = [np.ascontiguousarray(self.design.matmat(turned, lo, hi).T + first) for lo, hi in self.cuts]
@@ -117,12 +117,12 @@ class Block:
         return f, v + self.excess(mean)
 
     def spread(self, draws: Array) -> tuple[Array, Array]:
-        """Mean and variance of every linear predictor over draws of the coefficients, a row each."""
+        """Mean and variance of every linear predictor over draws of the coefficients, one per row of a matrix."""
         lead, few = int(self.design.intercept), len(draws) < 2
         turned, first = np.ascontiguousarray(draws[:, lead:].T), draws[:, :lead].sum(axis=1)
         mean, variance = np.empty(self.size), np.zeros(self.size)
-        for lo, end in ((at, hi) for start, hi in self.cuts for at in range(start, hi, _SLAB)):
-            f = self.design.matmat(turned, lo, min(lo + _SLAB, end))
+        for lo, end in ((at, hi) for start, hi in self.cuts for at in range(start, hi, _CHUNK)):
+            f = self.design.matmat(turned, lo, min(lo + _CHUNK, end))
             f += first
             at = slice(lo - self.lo, lo - self.lo + len(f))
             mean[at] = f.mean(axis=1)
@@ -172,7 +172,7 @@ class Block:
         return Whole("rmatvec", (b,)) if self.whole else self.added(self.design.rmatvec, b)
 
     def rmatvecs(self, rows: Array) -> TreeSum:
-        """``X' b`` of several vectors b, a row each."""
+        """``X' b`` of several vectors b, which are the rows of a matrix."""
 
         def product(*given: Any) -> Array:
             *parts, lo, hi = given

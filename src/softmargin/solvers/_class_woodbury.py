@@ -31,16 +31,16 @@ class ClassWoodbury:
     cross: Array  # slopes' answer to each of them
     corner: Array  # inverse Schur complement
     precision: Array
-    dent: Array  # 2 x k x q
+    rank_two: Array  # 2 x k x q
     mean: Array
 
     @classmethod
     def from_rows(
-        cls, design: ClassDesign, w: Array, linear: Array, precision: Array, dent: Array | None = None
+        cls, design: ClassDesign, w: Array, linear: Array, precision: Array, rank_two: Array | None = None
     ) -> ClassWoodbury:
-        """Log density ``-beta'(X'WX + D - dents)beta/2 + linear'beta`` on the space."""
+        """Log density ``-beta'(X'WX + D)beta/2 + linear'beta`` on the space, corrected by ``rank_two``."""
         k, q, free = design.k, design.base.shape[1], int(design.base.intercept)
-        D, given = precision.reshape(k, q), np.zeros((2, k, q)) if dent is None else dent.reshape(2, k, q)
+        D, given = precision.reshape(k, q), np.zeros((2, k, q)) if rank_two is None else rank_two.reshape(2, k, q)
         V = _constrained(1.0 / D, given)
         V[:, :, :free] = 0.0
         s = np.sqrt(w)
@@ -75,7 +75,7 @@ class ClassWoodbury:
     def solve(self, rhs: Array) -> Array:
         """``T (T'AT)^-1 T' rhs``, with two steps of iterative refinement: precisions may differ by many orders."""
         x = self._once(rhs)
-        k, (u, v) = self.design.k, self.dent
+        k, (u, v) = self.design.k, self.rank_two
         for _ in range(2):
             product = self.design.rmatvec(self.s * (self.s * self.design.matvec(x))) + self.precision * x
             blocks = x.reshape(k, -1)
@@ -84,19 +84,19 @@ class ClassWoodbury:
         return x
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """One draw: the mean plus a solve with a right side of covariance A (no dents)."""
+        """One draw: the mean plus a solve with a right side of covariance A (without corrections)."""
         noise = self.design.rmatvec(self.s * rng.standard_normal(len(self.s)))
         noise += np.sqrt(self.precision) * rng.standard_normal(len(self.precision))
         return self.mean + self.solve(noise)
 
 
-def _constrained(variance: Array, dent: Array) -> Array:
+def _constrained(variance: Array, rank_two: Array) -> Array:
     """Covariances k x k x q of every variable: precision ``1/variance - u u' + v v'``, sums zero."""
     k = len(variance)
     V = -variance[:, None, :] * variance[None, :, :] / variance.sum(axis=0)
     # the diagonal from the sum of the others: a difference would cancel where one variance is much the largest
     V[np.arange(k), np.arange(k)] = variance * ((1.0 - np.eye(k)) @ variance) / variance.sum(axis=0)
-    for part, sign in ((dent[1], 1.0), (dent[0], -1.0)):  # Sherman and Morrison, what is added first
+    for part, sign in ((rank_two[1], 1.0), (rank_two[0], -1.0)):  # Sherman and Morrison, what is added first
         if part.any():
             answer = np.einsum("rsj,sj->rj", V, part)
             V -= sign * answer[:, None, :] * answer[None, :, :] / (1.0 + sign * np.einsum("rj,rj->j", part, answer))

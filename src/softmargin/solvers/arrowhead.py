@@ -28,7 +28,7 @@ __all__ = ["ArrowGaussian", "ArrowRoot", "Arrowhead"]
 
 _LARGEST_CORE = 12_000  # a core is a dense matrix: this one has a gigabyte
 _ROUNDING = 1e-15  # of a diagonal, for each column
-_SLAB = 4096  # rows of T whose product with a root is held at a time
+_CHUNK = 4096  # rows of T whose product with a root is held at a time
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -146,13 +146,15 @@ class Arrowhead(Full):
     def exchanges(self) -> bool:
         return False
 
-    def gaussian(self, A: GroupedGram, linear: Array, precision: Array, dent: Array | None = None) -> ArrowGaussian:
+    def gaussian(self, A: GroupedGram, linear: Array, precision: Array, rank_two: Array | None = None) -> ArrowGaussian:
         return ArrowGaussian.from_gram(A, linear, precision, self.coupling)
 
     def spread(self, design: Any, w: Array, linear: Array, precision: Array) -> Any:
         return self.wide(design, w, linear, precision)
 
-    def wide(self, design: Any, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> ArrowGaussian:
+    def wide(
+        self, design: Any, w: Array, linear: Array, precision: Array, rank_two: Array | None = None
+    ) -> ArrowGaussian:
         """More coefficients than rows is nothing special here."""
         return ArrowGaussian.from_gram(design.gram(w, np.zeros(len(w)))[0], linear, precision, self.coupling)
 
@@ -330,7 +332,7 @@ class ArrowGaussian:
     def _images(self) -> Iterator[tuple[slice, tuple[Array, Any]]]:
         """Some groups at a time: rows whose products are what the core adds to the covariances of the groups."""
         m, s, p = self.T.shape
-        flat, many = self.T.reshape(m * s, p), max(_SLAB // s, 1) * s
+        flat, many = self.T.reshape(m * s, p), max(_CHUNK // s, 1) * s
         for start in range(0, m * s, many):
             at = slice(start, start + many)
             yield at, self.root.core_image(flat[at], None if self.side is None else self.side[at])

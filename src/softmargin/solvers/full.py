@@ -43,7 +43,7 @@ class Full(Space):
         """The same with other rows."""
         return Full.of(design)
 
-    def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> Normal:
+    def gaussian(self, A: Any, linear: Array, precision: Array, rank_two: Array | None = None) -> Normal:
         return Gaussian.from_precision(self.algebra.shifted(A, precision), linear, self.algebra)
 
     def at_home(self) -> Full:
@@ -59,10 +59,10 @@ class Full(Space):
         """The Gaussian of many more coefficients than rows, with its variances."""
         return WideNormal.from_rows(design, w, linear, precision)
 
-    def wide(self, design: Design, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
+    def wide(self, design: Design, w: Array, linear: Array, precision: Array, rank_two: Array | None = None) -> Any:
         return WoodburyGaussian.from_rows(design, w, linear, precision)
 
-    def balanced(self, g: Array, y: Array, target: Array) -> Array:
+    def dual_feasible(self, g: Array, y: Array, target: Array) -> Array:
         """The heavier class is shrunk."""
         wanted = float(target.sum())  # what sum y g is at the optimum
         positive, negative = float(g[y > 0].sum()), float(g[y < 0].sum())
@@ -72,7 +72,7 @@ class Full(Space):
             return np.where(y < 0, g * max((positive - wanted) / negative, 0.0), g)
         return g
 
-    def eased(self, score: Array, precision: Array, corner: Any) -> Array:
+    def dual_representative(self, score: Array, precision: Array, corner: Any) -> Array:
         return score
 
     def restored(self, beta: Array, active: Any) -> Array:

@@ -17,7 +17,7 @@ from softmargin.solvers.woodbury import WoodburyGaussian
 
 __all__ = ["WideNormal", "WideRoot", "enlarged", "noise", "quadratic", "squares"]
 
-_SLAB = 256  # coefficients at a time
+_CHUNK = 256  # coefficients at a time
 _LOST = 1e-6  # share of the prior's variance below which too many digits of a difference are gone
 _LOG_2PI_E = 1.0 + math.log(2.0 * math.pi)
 
@@ -72,7 +72,7 @@ class WideRoot(Root):
         """Marginal variances."""
         own = self.variance - np.einsum("ij,ij->j", self.P, self.P)
         lost = np.flatnonzero(own < _LOST * self.variance)
-        for some in np.array_split(lost, len(lost) // _SLAB + 1):
+        for some in np.array_split(lost, len(lost) // _CHUNK + 1):
             one = np.zeros((len(some), len(own)))
             one[np.arange(len(some)), some] = 1.0
             own[some] = self._slopes_quad(one)

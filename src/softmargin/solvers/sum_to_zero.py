@@ -57,22 +57,22 @@ class SumToZero(Space):
         """The same with other rows."""
         return SumToZero.of(design)
 
-    def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> LiftedGaussian:
+    def gaussian(self, A: Any, linear: Array, precision: Array, rank_two: Array | None = None) -> LiftedGaussian:
         a, k, q = self.contrast, self.k, A.shape[1]
         M = self.assembled(A, precision).transpose(0, 2, 1, 3)
-        if dent is not None:
-            off, on = (a @ part.reshape(k, q) for part in dent)
+        if rank_two is not None:
+            off, on = (a @ part.reshape(k, q) for part in rank_two)
             M = M.copy()
             M[:, np.arange(q), :, np.arange(q)] += np.einsum("sj,tj->jst", on, on) - np.einsum("sj,tj->jst", off, off)
         inner = Gaussian.from_precision(M.reshape((k - 1) * q, (k - 1) * q), _lowered(a, linear))
         return LiftedGaussian(inner, a)
 
     def wide(
-        self, design: ClassDesign, w: Array, linear: Array, precision: Array, dent: Array | None = None
+        self, design: ClassDesign, w: Array, linear: Array, precision: Array, rank_two: Array | None = None
     ) -> ClassWoodbury:
-        return ClassWoodbury.from_rows(design, w, linear, precision, dent)
+        return ClassWoodbury.from_rows(design, w, linear, precision, rank_two)
 
-    def balanced(self, g: Array, y: Array, target: Array) -> Array:
+    def dual_feasible(self, g: Array, y: Array, target: Array) -> Array:
         """Every class is shrunk to the lightest one: the sums of g over the pairs of a class must agree."""
         total = np.bincount(self.pair_class, g, self.k)
         # -(k - 1) total_r is target_r up to a number common to the classes
@@ -81,7 +81,7 @@ class SumToZero(Space):
         factor = np.divide(wanted, total, out=np.zeros(self.k), where=total > 0.0)
         return g * factor[self.pair_class]
 
-    def eased(self, score: Array, precision: Array, corner: Any) -> Array:
+    def dual_representative(self, score: Array, precision: Array, corner: Any) -> Array:
         """A number common to the classes of a variable is taken off: the middle, or the mean under a square."""
         v, D, sharp = (x.reshape(self.k, -1) for x in (score, precision, corner))
         inverse = 1.0 / np.where(D > 0.0, D, 1.0)
@@ -101,8 +101,10 @@ class SumToZero(Space):
 class FormedSumToZero(SumToZero):
     """The same; the Gram with the spread of the rows in it is always formed."""
 
-    def wide(self, design: ClassDesign, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
-        return self.gaussian(design.gram(w, w)[0], linear, precision, dent)
+    def wide(
+        self, design: ClassDesign, w: Array, linear: Array, precision: Array, rank_two: Array | None = None
+    ) -> Any:
+        return self.gaussian(design.gram(w, w)[0], linear, precision, rank_two)
 
     def on(self, design: Any) -> SumToZero:
         return FormedSumToZero.of(design)

@@ -24,7 +24,7 @@ __all__ = ["Surviving"]
 # parameters that say how a fit is looked after, and how many threads it has: none changes what it does
 _CARE = {"max_time", "checkpoint", "checkpoint_every", "resume", "warm_start", "verbose", "n_jobs"}
 _LENGTHS = {"draws", "warmup", "thin", "max_iter", "tol"}  # which a fit that goes on may have others of
-_SLAB = 1 << 24  # bytes that are hashed at once
+_CHUNK = 1 << 24  # bytes that are hashed at once
 
 
 class Surviving:
@@ -140,9 +140,9 @@ def _feed(digest: Any, thing: Any) -> None:
     if isinstance(thing, np.ndarray) and thing.dtype != object:
         digest.update(f"{thing.dtype.str}{thing.shape}".encode())
         whole = np.atleast_1d(thing)
-        slab = max(1, _SLAB // max(1, whole[:1].nbytes))
-        for lo in range(0, len(whole), slab):
-            digest.update(np.ascontiguousarray(whole[lo : lo + slab]))
+        chunk = max(1, _CHUNK // max(1, whole[:1].nbytes))
+        for lo in range(0, len(whole), chunk):
+            digest.update(np.ascontiguousarray(whole[lo : lo + chunk]))
     elif sp.issparse(thing):
         rows: Any = thing
         for part in (rows.shape, rows.data, rows.indices, rows.indptr):

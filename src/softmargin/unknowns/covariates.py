@@ -38,7 +38,7 @@ class CovariatePrior:
         Degrees of freedom; None is d + 1.
     spread : float or None
         Scale matrix of the inverse Wishart on standardized columns, as a multiple of the identity. None is 0.01, and 1
-        where there are less than two rows a column: a small one lets every column be a sum of the others there.
+        where there are less than two rows per column: a small one lets every column be a sum of the others there.
     mean_scale : float
         Standard deviation of the means.
 
@@ -77,7 +77,7 @@ class CovariatePrior:
         """The best normal density of mu, then the best inverse Wishart density of Sigma, and their part of the bound.
 
         ``X`` has the means of the rows and ``scatter`` the sum of their covariances; the bound is
-        ``E log p(x, mu, Sigma) - E log q(mu, Sigma)``, the entropy of the missing cells left to others.
+        ``E log p(x, mu, Sigma) - E log q(mu, Sigma)``, the entropy of the missing entries left to others.
         """
         n, d = X.shape
         nu, flat = self.degrees(d), self.mean_scale**-2

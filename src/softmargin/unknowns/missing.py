@@ -55,7 +55,7 @@ class _Formed(Full):
     def spread(self, design: Any, w: Array, linear: Array, precision: Array) -> Any:
         return self.gaussian(design.gram(w, w)[0], linear, precision)
 
-    def wide(self, design: Any, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
+    def wide(self, design: Any, w: Array, linear: Array, precision: Array, rank_two: Array | None = None) -> Any:
         return self.spread(design, w, linear, precision)
 
 
@@ -202,7 +202,7 @@ class _Rows(NamedTuple):
     """The incomplete rows in the coordinates ``x_M = m0 + F'z`` in which all that matters is diagonal.
 
     The predictor is ``f0 + g'z`` on average over the coefficients, and its second moment
-    ``constant + 2 t'z + sum lam z^2``; g, t and lam have one number a missing cell.
+    ``constant + 2 t'z + sum lam z^2``; g, t and lam have one number per missing entry.
     """
 
     patterns: Patterns
@@ -238,10 +238,10 @@ class _Rows(NamedTuple):
 def refreshed(
     face: Any, model: Model, message: Any, design: Imputed, law: CovariateLaw, mean: Array, root: Array, rounds: int
 ) -> Imputed:
-    """The best normal densities of the missing cells for coefficients of this mean and covariance ``root root'``.
+    """The best normal densities of the missing entries for coefficients of this mean and covariance ``root root'``.
 
-    Every row is a concave problem of its own whose solution has the form of ``_Rows.answer``, so two numbers a row are
-    iterated: towards the message of the present density, less far where that would lower the row's objective.
+    Every row is a concave problem of its own whose solution has the form of ``_Rows.answer``: two numbers per row are
+    iterated, towards the message of the present density, less far where that would lower the row's objective.
     """
     rows, F, log_det, X = _coordinates(design, law, mean, root)
     at = design.patterns.row

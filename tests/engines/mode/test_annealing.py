@@ -9,7 +9,7 @@ from engine_problems import build, grid_expectation, hinge_loglik, simulated
 
 from softmargin import BayesianSVC
 from softmargin.core.loop import iterate, run
-from softmargin.engines.mode.annealing import Annealing, heated
+from softmargin.engines.mode.annealing import Annealing, tempered
 from softmargin.engines.mode.single_changes import best_change
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import EM
@@ -30,7 +30,7 @@ from softmargin.priors import Bridge, Lasso, Ridge
 def test_tempered_draws_follow_the_power_of_the_posterior(prior, energy, temperature):
     X, y = simulated(12, 2, seed=4)
     model = build(X, y, prior=prior, intercept=False)
-    hot = heated(model, prior.scale, temperature)
+    hot = tempered(model, prior.scale, temperature)
     states = [state for _, state, _ in iterate(gibbs(4), hot, max_iter=2000)]
     draws = np.array([[chain.beta for chain in state] for state in states])[200:].swapaxes(0, 1)
     axis = np.sinh(np.linspace(-6.0, 6.0, 701))

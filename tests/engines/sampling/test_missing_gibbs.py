@@ -1,4 +1,4 @@
-"""Drawn missing cells: conditionals, quadrature, the joint distribution, selection samplers, reproducibility."""
+"""Drawn missing entries: conditionals, quadrature, the joint distribution, selection samplers, reproducibility."""
 
 import math
 from dataclasses import dataclass, replace
@@ -246,7 +246,7 @@ def test_columns_kept_by_the_lines_are_those_of_the_sweep():
 
 
 def test_companion_chains_are_left_out():
-    """They would count the responses again in the density of the missing cells they share."""
+    """They would count the responses again in the density of the missing entries they share."""
     model = selection_model(6, 7)
     assert spike_slab(chains=1).init(Missing().apply(model, Missing().start(model)))[0].own["hot"] != ()
     settings = Settings(None, draws=4, warmup=4, chains=1)

@@ -519,7 +519,7 @@ def test_extrapolation_ends_a_linear_iteration_at_once():
 
 
 def test_variances_along_a_line_stay_positive_where_their_terms_cancel():
-    """Missing cells make them quadratic; far out the rounding of the terms is larger than what they sum to."""
+    """Missing entries make them quadratic; far out the rounding of the terms is larger than what they sum to."""
     rng = np.random.default_rng(0)
     v, far = rng.exponential(1.0, 200), 10.0 ** rng.uniform(0.0, 30.0, 200)
     wider = -2.0 * np.sqrt(v) * far, far * far  # (sqrt(v) - tau far)^2 touches zero

@@ -151,7 +151,7 @@ def stretch(
 
 @dataclass(frozen=True)
 class ActiveGibbs:
-    """Several chains over active sets, coefficients and precisions, one sweep of each a step.
+    """Several chains over active sets, coefficients and precisions, one sweep of each per step.
 
     A sweep: (1) row latents, for the probit given each other with the coefficients integrated out, for other losses
     given the predictor; (2) the active set, with the coefficients integrated out, as they are for a learned length

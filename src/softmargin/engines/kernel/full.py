@@ -53,7 +53,7 @@ class FullChain(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FullGibbs:
-    """Several chains with every row active: ``a ~ N(0, I/g)`` in spectral coordinates, one sweep of each a step.
+    """Several chains with every row active: ``a ~ N(0, I/g)`` in spectral coordinates, one sweep of each per step.
 
     A sweep: (1) latents given f; (2) u and a as one block; (3) eta given u, g given a; (4) g and a stretched together,
     latents integrated out. Where all rows have the same weight, as always

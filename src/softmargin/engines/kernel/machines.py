@@ -53,7 +53,7 @@ class Copies(NamedTuple):
 
 
 class MachineChain(NamedTuple):
-    """Where one chain stands; ``x`` holds the intercept and the coefficients, f has one entry a copy of a row."""
+    """Where one chain stands; ``x`` holds the intercept and the coefficients, f has one entry per copy of a row."""
 
     x: Array
     f: Array
@@ -64,7 +64,7 @@ class MachineChain(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KernelMachine:
-    """Several chains of ``z = u + K beta + e``, ``e ~ N(0, s2)``, with a hinge on z, one sweep of each a step.
+    """Several chains of ``z = u + K beta + e``, ``e ~ N(0, s2)``, with a hinge on z, one sweep of each per step.
 
     A sweep: (1) z given the predictor, exactly; (2) s2 with intercept and coefficients integrated out, then these;
     (3) lam given them. A row of weight c is c copies.

@@ -1,7 +1,7 @@
 """The sharp part of a penalty inside the interior point: absolute values, or lengths over the classes.
 
-Both kinds answer the same questions. ``at`` prepares one iterate: ``diagonal`` and ``dent`` enter the normal matrix,
-``pull`` its right side, ``move`` gives the step of the edges' own variables from that of the coefficients.
+Both kinds answer the same questions. ``at`` prepares one iterate: ``diagonal`` and ``rank_two`` enter the normal
+matrix, ``pull`` its right side, ``move`` gives the step of the edges' own variables from that of the coefficients.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _CornersAt:
         out[self.sharp] = self.weight
         return out
 
-    dent = None
+    rank_two = None
     tied = True  # squares on other coefficients tie the primal and the dual step
 
     def predictor(self) -> tuple[Array, Array]:
@@ -231,7 +231,7 @@ class _ConesAt:
         return _full(self.penalty, np.tile(self.rate / self.tau, (self.penalty.blocks, 1)))
 
     @property
-    def dent(self) -> Array:
+    def rank_two(self) -> Array:
         return np.stack([_full(self.penalty, part) for part in self._bends])
 
     def predictor(self) -> Array:

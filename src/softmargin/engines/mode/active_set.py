@@ -147,7 +147,7 @@ def finish(
         ]
         if penalty.corner.any():
             score = model.blocks.rmatvec(y * np.clip(g, 0.0, most_c))
-            score = model.space.eased(score, penalty.precision, penalty.corner)
+            score = model.space.dual_representative(score, penalty.precision, penalty.corner)
             over = np.abs(score) / np.where(penalty.sharp, penalty.rate, np.inf) - 1.0
             worst += [
                 _largest(np.where(penalty.sharp & active, -beta * sign, -np.inf)),

@@ -9,15 +9,15 @@ from softmargin.core.loop import Info
 from softmargin.core.model import Model
 from softmargin.engines.sampling.gibbs import gibbs
 
-__all__ = ["Annealing", "heated"]
+__all__ = ["Annealing", "tempered"]
 
 
-def heated(model: Model, scale: float, temperature: float) -> Model:
+def tempered(model: Model, scale: float, temperature: float) -> Model:
     """The problem whose posterior is that of ``model`` at a fixed scale, raised to the power 1/temperature.
 
     Row weights and the logarithm of the prior are divided by the temperature; nothing else changes.
     """
-    prior = model.prior.heated(scale, temperature)
+    prior = model.prior.tempered(scale, temperature)
     return model.with_weight(model.c / temperature).with_prior(prior)
 
 
@@ -42,7 +42,7 @@ class Annealing:
     sweeps: int = 500
     cold: float = 0.01
     needs_loss = ("draw", "loglik")
-    needs_prior = ("draw", "along", "stretch", "heated", "mode")
+    needs_prior = ("draw", "along", "stretch", "tempered", "mode")
 
     def __post_init__(self) -> None:
         if not (self.sweeps >= 1 and self.chains >= 1 and 0 < self.cold <= 1):
@@ -53,7 +53,7 @@ class Annealing:
 
     def init(self, model: Model) -> tuple[Chain, ...]:
         """Chains of the posterior itself, at the start of its scale."""
-        return gibbs(self.chains).init(heated(model, model.prior.start().values["scale"], 1.0))
+        return gibbs(self.chains).init(tempered(model, model.prior.start().values["scale"], 1.0))
 
     def step(self, model: Model, state: tuple[Chain, ...], iteration: int) -> tuple[tuple[Chain, ...], Info]:
         """One sweep of every chain at the next temperature."""
@@ -66,7 +66,7 @@ class Annealing:
         def sweep(k: int) -> Chain:
             chain = state[k]
             scale = (drawn.mode(chain.beta) if learned else model.prior.start()).values["scale"]
-            hot = heated(serial, scale, temperature)
+            hot = tempered(serial, scale, temperature)
             return engine.sweep(hot, chain._replace(prior=hot.prior.start()), k, iteration + 1)
 
         new = tuple(model.blocks.parallel(sweep, range(self.chains)))

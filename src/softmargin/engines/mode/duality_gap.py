@@ -59,9 +59,9 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     objective = objective_of(model, beta, f, penalty)
     g = np.clip(g, 0.0, elementwise(lambda each: 2.0 * each, model.c))
     if model.free.any():
-        g = model.space.balanced(g, model.y, penalty.precision[model.free] * beta[model.free])
+        g = model.space.dual_feasible(g, model.y, penalty.precision[model.free] * beta[model.free])
     score, (total,) = model.blocks.sum(_signed, None, model.blocks.place(One(g)))
-    shrink, conjugate = penalty.conjugate(model.space.eased(score, penalty.precision, penalty.corner))
+    shrink, conjugate = penalty.conjugate(model.space.dual_representative(score, penalty.precision, penalty.corner))
     lower = shrink * float(total) - conjugate
     return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))
 

@@ -86,7 +86,7 @@ class InteriorPoint:
         mu = total / count
         early = iteration < _LONG and not total < _LATE * objective_of(model, x.beta, x.f, self.penalty)
         aim = edges.predictor()
-        equations = w, message, diagonal, -stationary - edges.pull(aim), edges.dent
+        equations = w, message, diagonal, -stationary - edges.pull(aim), edges.rank_two
         try:
             single = iteration < _LONG and mu > x.rough
             found = _rough(model, *equations) if single else None
@@ -149,18 +149,18 @@ class InteriorPoint:
 Equations = tuple[Any, Array]
 
 
-def _exact(model: Model, w: Array, message: Array, diagonal: Array, shift: Array, dent: Array | None) -> Equations:
+def _exact(model: Model, w: Array, message: Array, diagonal: Array, shift: Array, rank_two: Array | None) -> Equations:
     """The normal equations of a step, and where they send the predictors."""
     with np.errstate(over="ignore", invalid="ignore"):  # at the end of all digits; the step is then not taken
-        gaussian = model.solver(w, message, diagonal, shift, dent)
+        gaussian = model.solver(w, message, diagonal, shift, rank_two)
         return gaussian, model.blocks.matvec(gaussian.mean)
 
 
 def _rough(
-    model: Model, w: Array, message: Array, diagonal: Array, shift: Array, dent: Array | None
+    model: Model, w: Array, message: Array, diagonal: Array, shift: Array, rank_two: Array | None
 ) -> Equations | None:
     """The same in single precision, None where that leaves too much of the equations."""
-    gaussian = None if dent is not None else model.direction(w, message, diagonal, shift)
+    gaussian = None if rank_two is not None else model.direction(w, message, diagonal, shift)
     if gaussian is None:
         return None
     ahead = model.blocks.matvec(gaussian.mean)

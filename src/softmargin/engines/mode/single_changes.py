@@ -41,9 +41,9 @@ def best_change(model: Model, beta: Array, f: Array, scale: float) -> Change | N
         rest = 1.0 - y * f + z * beta[j]  # margins without the coefficient: hinge(b) = 2 c'max(rest - z b, 0)
         at, loss = _kinks(rest[moving], z[moving], c[moving])
         at, loss = np.append(at, 0.0), np.append(loss, 2.0 * float(c[moving] @ np.maximum(rest[moving], 0.0)))
-        value = loss + prior.toll(at, scale)
+        value = loss + prior.concave_penalty(at, scale)
         here = 2.0 * float(c[moving] @ np.maximum(rest[moving] - z[moving] * beta[j], 0.0))
-        here += float(prior.toll(beta[j : j + 1], scale)[0])
+        here += float(prior.concave_penalty(beta[j : j + 1], scale)[0])
         k = int(np.argmin(value))
         gain = here - float(value[k])
         if best is None or gain > best.gain:

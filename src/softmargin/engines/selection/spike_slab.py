@@ -20,7 +20,7 @@ from softmargin.engines.selection.active import ActiveCoefficients, PlainScan, m
 from softmargin.engines.selection.columns import Columns, columns_of
 from softmargin.engines.selection.lines import LineMoves, WatchLines
 from softmargin.engines.selection.tally import Count
-from softmargin.engines.selection.tempering import Tempered, heated_starts
+from softmargin.engines.selection.tempering import Tempered, tempered_starts
 from softmargin.rows.streams import Address, Purpose
 
 __all__ = ["spike_slab"]
@@ -81,7 +81,7 @@ def spike_slab(
 
         def one(k: int) -> Chain:
             cold = _start(serial, k, columns)
-            return cold.keeping(hot=heated_starts(_start, serial, k, factors))
+            return cold.keeping(hot=tempered_starts(_start, serial, k, factors))
 
         return tuple(model.blocks.parallel(one, range(chains)))
 

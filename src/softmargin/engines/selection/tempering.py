@@ -13,7 +13,7 @@ from softmargin.core.model import Model
 from softmargin.core.move import Move, MoveBase, check_order
 from softmargin.rows.streams import Address, Purpose
 
-__all__ = ["Tempered", "heated_starts", "level"]
+__all__ = ["Tempered", "level", "tempered_starts"]
 
 _FACTORS, _ROWS = (0.65, 0.42, 0.27), 200  # of companions where columns outnumber rows, and up to how many rows
 
@@ -67,7 +67,7 @@ class Tempered(MoveBase):
             chains = move.prepare(model, chains)
         hot = [chain.own["hot"] for chain in chains]
         for r, factor in enumerate(self.of(model)):
-            warm, row = _heated(model, factor), tuple(each[r] for each in hot)
+            warm, row = _at_temperature(model, factor), tuple(each[r] for each in hot)
             for move in self.moves:
                 row = move.prepare(warm, row)
             hot = [(*each[:r], new, *each[r + 1 :]) for each, new in zip(hot, row, strict=True)]
@@ -83,7 +83,7 @@ class Tempered(MoveBase):
             number = level(k, r)
             rng = streams.at(Purpose.MOVES, chain=number, iteration=iteration)
             warm = Address(streams, number, iteration, rng)
-            levels.append(self._swept(warm, _heated(model, factor), chain.own["hot"][r - 1]))
+            levels.append(self._swept(warm, _at_temperature(model, factor), chain.own["hot"][r - 1]))
         rng, heat = streams.at(Purpose.MOVES, chain=k, iteration=iteration, cell=1 << 32), (1.0, *factors)
         for r in range(iteration % 2, len(factors), 2):
             levels[r], levels[r + 1] = _exchange(rng, levels[r], levels[r + 1], heat[r], heat[r + 1])
@@ -95,9 +95,9 @@ class Tempered(MoveBase):
         return chain
 
 
-def heated_starts(start: Any, model: Model, k: int, factors: tuple[float, ...]) -> tuple[Chain, ...]:
+def tempered_starts(start: Any, model: Model, k: int, factors: tuple[float, ...]) -> tuple[Chain, ...]:
     """First companions of chain number ``k``: ``start(model, number)`` gives one chain."""
-    return tuple(start(_heated(model, factor), level(k, r)) for r, factor in enumerate(factors, start=1))
+    return tuple(start(_at_temperature(model, factor), level(k, r)) for r, factor in enumerate(factors, start=1))
 
 
 def level(k: int, r: int) -> int:
@@ -105,7 +105,7 @@ def level(k: int, r: int) -> int:
     return k + (r << 32)
 
 
-def _heated(model: Model, factor: float) -> Model:
+def _at_temperature(model: Model, factor: float) -> Model:
     """The same problem with row weights multiplied by a factor."""
     return model.with_weight(factor * model.c)
 

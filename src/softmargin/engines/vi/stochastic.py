@@ -32,7 +32,7 @@ from softmargin.rows.streams import Purpose
 __all__ = ["SVI", "SVIState", "Sums", "distance", "posterior_of", "sums_of"]
 
 _LEAST = 1e-6  # shortest step
-_FAR = 10.0  # squared distance a coefficient that one batch may move the mean by: ten times what is usual at most
+_FAR = 10.0  # squared distance per coefficient that one batch may move the mean by: ten times what is usual at most
 _NEAR = 0.01  # likewise, within which the batch's messages are still right and its bound need not be looked at
 
 
@@ -66,7 +66,7 @@ class SVIState(NamedTuple):
 
 @dataclass(frozen=True)
 class SVI:
-    """Natural-gradient ascent of the bound, one batch of rows a step.
+    """Natural-gradient ascent of the bound, one batch of rows per step.
 
     The Gaussian q of N rows has precision ``N A + D`` and linear term ``N c``, where A and c are row messages averaged
     over rows and D is the prior's precision at q. A step moves the averages towards those of a batch by the part

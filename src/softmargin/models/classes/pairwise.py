@@ -113,7 +113,7 @@ class Pairwise:
         return drawn._replace(f=f, spread=np.stack(spread, axis=-1) if spread else None)
 
     def summary(self, names: list[str], level: float, classes: Any) -> pd.DataFrame:
-        """One row a coefficient and pair."""
+        """One row per coefficient and pair."""
         tables = {
             label: pair.summary(names, level) for label, pair in zip(self._labels(classes), self.pairs, strict=True)
         }

@@ -159,7 +159,7 @@ class SumToZeroFit:
         return None if chosen is None else chosen.by_column(self.columns)
 
     def summary(self, names: list[str], level: float, classes: Any) -> pd.DataFrame:
-        """One row a coefficient and class."""
+        """One row per coefficient and class."""
         posterior = self.posterior
         if isinstance(posterior, ClassGaussian):
             tables = posterior.table(level)

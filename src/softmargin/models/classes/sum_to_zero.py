@@ -52,7 +52,7 @@ def cost_table(costs: Any, k: int) -> Array | None:
     try:
         return None if costs is None else np.array(costs, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError(f"costs must be a {k} x {k} table of numbers, one row and one column a class.") from None
+        raise ValueError(f"costs must be a {k} x {k} table of numbers, one row and one column per class.") from None
 
 
 def fit_sum_to_zero(

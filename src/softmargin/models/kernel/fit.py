@@ -43,7 +43,7 @@ __all__ = ["KernelRecipe", "fit_kernel", "fit_kernel_pairs"]
 _SHRINKAGE = {"active": (1.0, 1.0), "full": (2.0, 2.0)}  # of the g-prior: long tails, wide kernels need large scales
 _OWN_SLOPE = {"logit": 1.0, "probit": math.sqrt(8.0 / math.pi)}  # of the logistic function with the same slope at 0
 _WIDTHS = 1.0  # prior standard deviation of the logarithm of a length that is drawn, around the mean distance
-_SLAB = 256  # rows whose draws are held at a time
+_CHUNK = 256  # rows whose draws are held at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,8 +252,8 @@ def _left_out(
     Ionides (2008), Truncated importance sampling. The last number is the largest share of precision a row supplies.
     """
     mean, variance, within, p = np.empty((4, len(sign)))
-    for lo in range(0, len(sign), _SLAB):
-        at = slice(lo, lo + _SLAB)
+    for lo in range(0, len(sign), _CHUNK):
+        at = slice(lo, lo + _CHUNK)
         f = draws.predictor(across(at))
         n, m = f.shape
         loss_here = -loss.loglik(np.tile(sign[at], n), np.tile(c[at], n), f.ravel()).reshape(n, m)

@@ -21,7 +21,7 @@ from softmargin.solvers.full import Full
 
 __all__ = ["Level", "centres", "fit_level", "machine_of", "messages_at", "model_on", "points_of"]
 
-_SLAB = 2048  # rows at a time
+_CHUNK = 2048  # rows at a time
 
 
 def model_on(rows: KernelRows, features: InducingMap, design: Loose | Inducing) -> InducingModel:
@@ -92,7 +92,7 @@ def machine_of(rows: KernelRows, level: Level, base: float = 1.0, chosen: Chosen
 
 def messages_at(rows: KernelRows, machine: KernelBinary, base: float = 1.0) -> Neighbour:
     """What rows say at the predictors that a machine of others has for them, for a fit in units of ``base``."""
-    parts = [machine.moments(rows.X[lo : lo + _SLAB]) for lo in range(0, len(rows.sign), _SLAB)]
+    parts = [machine.moments(rows.X[lo : lo + _CHUNK]) for lo in range(0, len(rows.sign), _CHUNK)]
     f, v = (np.concatenate(part) for part in zip(*parts, strict=True))
     message = rows.loss.gaussian(rows.sign, rows.c, f, v)
     return Neighbour(message.w, message.b, machine.fit.scale / base)

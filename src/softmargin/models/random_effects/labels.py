@@ -17,7 +17,7 @@ __all__ = ["combined", "flat", "levels_of", "positions", "table_index"]
 
 
 def flat(groups: Any, rows: int) -> Any:
-    """Labels that came on their own, one a row."""
+    """Labels that came on their own, one per row."""
     groups = np.asarray(groups, dtype=object)
     if groups.shape != (rows,):
         raise ValueError(

@@ -39,11 +39,11 @@ class DeviceBlock:
         return self.design.matvec(beta)
 
     def matvecs(self, betas: Array) -> Any:
-        """``X beta`` of several vectors of coefficients, a row each."""
+        """``X beta`` of several vectors of coefficients, which are the rows of a matrix."""
         return self.design.matvecs(betas)
 
     def rmatvecs(self, rows: Any) -> tuple[Array]:
-        """``X' b`` of several vectors b, a row each."""
+        """``X' b`` of several vectors b, which are the rows of a matrix."""
         return (self.design.rmatvecs(rows),)
 
     def row_quad(self, root: Any) -> Any:
@@ -55,7 +55,7 @@ class DeviceBlock:
         return self.design.moments(mean, root)
 
     def spread(self, draws: Array) -> tuple[Any, Any]:
-        """Mean and variance of every linear predictor over draws of the coefficients, a row each."""
+        """Mean and variance of every linear predictor over draws of the coefficients, one per row of a matrix."""
         mean = draws.mean(axis=0)
         return self.design.moments(mean, (draws - mean).T / max(len(draws) - 1, 1) ** 0.5)
 

@@ -92,13 +92,13 @@ class Iterative(Full):
             distance[off] = normal.unweighted(off)[off]
         return distance
 
-    def gaussian(self, A: Any, linear: Array, precision: Array, dent: Array | None = None) -> CGNormal:
+    def gaussian(self, A: Any, linear: Array, precision: Array, rank_two: Array | None = None) -> CGNormal:
         return CGNormal(self, A, linear, precision)
 
     def spread(self, design: Design, w: Array, linear: Array, precision: Array) -> Any:
         return CGNormal(self, w, linear, precision)
 
-    def wide(self, design: Design, w: Array, linear: Array, precision: Array, dent: Array | None = None) -> Any:
+    def wide(self, design: Design, w: Array, linear: Array, precision: Array, rank_two: Array | None = None) -> Any:
         return CGNormal(self, w, linear, precision)
 
     def left_out(self, model: Any, point: Any, penalty: Any, part: Array) -> Array:

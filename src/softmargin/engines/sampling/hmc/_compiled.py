@@ -126,7 +126,7 @@ def finish(
     """Kick: ``r += size (q + root'(pull + score of the prior))``, all that the rotation leaves out.
 
     The sign in the score of |beta| is smoothed to ``clip(beta / width, -1, 1)``; ``root`` serves all chains or is one
-    each; ``work`` has room for one number a coefficient and one a coordinate.
+    each; ``work`` has room for one number per coefficient and one per coordinate.
     """
     quadratic, linear, table, grid, middle = prior
     g, out = work

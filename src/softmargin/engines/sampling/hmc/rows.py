@@ -33,7 +33,7 @@ _CERTAIN = 3.5  # sds from its kink at which a row's score no longer moves the k
 
 
 class Point(NamedTuple):
-    """Where the chains stand; one row a chain."""
+    """Where the chains stand; one row per chain."""
 
     q: Array  # whitened coefficients
     beta: Array
