@@ -69,3 +69,10 @@ def test_a_block_runs_in_a_fresh_session(block, tmp_path, monkeypatch, capsys):
 def test_the_readme_and_the_first_page_have_their_example():
     assert blocks(ROOT / "README.md")
     assert blocks(ROOT / "docs" / "index.md")
+
+
+@pytest.mark.parametrize("kind", ["loss", "prior", "design", "solver", "unknown", "move", "engine"])
+def test_how_to_add_a_part_is_shown_by_a_complete_example(kind):
+    sections = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n### ")
+    (section,) = [text for text in sections if re.match(rf"An? {kind}: ", text)]
+    assert FENCE.search(section)
