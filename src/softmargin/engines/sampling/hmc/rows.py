@@ -18,9 +18,11 @@ from softmargin.engines.sampling.hmc._compiled import (
     finish,
     journey,
     leap,
+    likelihood,
     longer,
-    predict,
-    pulls,
+    products,
+    pull,
+    room_for,
 )
 from softmargin.engines.sampling.hmc._scale import SharedPrior
 from softmargin.engines.sampling.hmc._visits import NARROW, likelihoods, slopes, spreads
@@ -136,30 +138,53 @@ class Copied:
         return int(self.ramps[0].size)
 
     def point(self, q: Array, beta: Array, kappa: float) -> Point:
-        pull, loglik = np.empty_like(beta), np.empty(len(q))
-        predict(beta, self.X, self.lines, loglik)
-        pulls(beta, self.base, self.narrow, self.ramps, 1.0 / kappa, pull)
-        return Point(q, beta, pull, loglik)
+        pulls, loglik, blas, room = np.empty_like(beta), np.empty(len(q)), products(), self._room(beta, q)
+        total, ends = np.empty((LOT, beta.shape[1])), np.empty(LOT)
+        for lo in range(0, len(beta), LOT):
+            at, here, lot = slice(lo, lo + LOT), len(beta[lo : lo + LOT]), _lot(beta, lo)
+            likelihood(blas.gemm, lot, self.X, self.model.n, tuple(self.lines), room.block, ends)
+            pull(blas.single, lot, self.base, self.narrow, self.ramps, 1.0 / kappa, room, total)
+            pulls[at], loglik[at] = total[:here], ends[:here]
+        return Point(q, beta, pulls, loglik)
+
+    def _room(self, beta: Array, q: Array) -> Any:
+        return room_for(beta.shape[1], q.shape[1], self.narrow.shape[2], self.X.shape[2])
 
     def transitions(self, point: Point, motion: Motion, path: Trajectory) -> list[Outcome]:
         count, chains = path.theta.shape
-        ends = tuple(np.empty((count, *values.shape)) for values in point)
-        mean, probability = np.empty((count, *point.beta.shape)), np.empty((count, chains))
-        accept = np.empty((count, chains), dtype=bool)
-        gaussian = motion.precision, motion.shared.form, *motion[3:]
-        sharp, width = 1.0 / path.kappa, path.kappa * motion.spread
+        found = [np.empty((count, *values.shape)) for values in (*point, point.beta)]
+        found += [np.empty((count, chains)), np.empty((count, chains), dtype=bool)]
 
         def run(lo: int) -> None:
-            journey(
-                lo, min(lo + share, chains), tuple(point), path[:5], path.steps, sharp, gaussian, width,
-                self.X, tuple(self.lines), self.base, self.narrow, self.ramps, ends, mean, probability, accept,
-            )  # fmt: skip
+            for first in range(lo, min(lo + share, chains), LOT):
+                here = min(LOT, chains - first)
+                for whole, part in zip(found, self._moved(first, here, point, motion, path), strict=True):
+                    whole[:, first : first + here] = part[:, :here]
 
         blocks = self.model.blocks
         share = LOT * max(1, math.ceil(chains / LOT / blocks.workers))  # lots are shared out over the threads
         blocks.parallel(run, range(0, chains, share))
-        points = map(Point, *ends)
-        return list(map(Outcome, points, mean, probability, accept))
+        return list(map(Outcome, map(Point, *found[:4]), *found[4:]))
+
+    def _moved(self, first: int, here: int, point: Point, motion: Motion, path: Trajectory) -> tuple[Any, ...]:
+        """Points, coefficients averaged over acceptance, its probabilities and outcomes, of one lot of chains."""
+        start, count = tuple(_lot(values, first) for values in point), len(path.theta)
+        q, beta = start[:2]
+        noise = tuple(_lots(values, first) for values in path[:5])
+        shared = len(motion.root) == 1
+        root, centre = (x if shared else _lot(x, first) for x in (motion.root, motion.centre))
+        gaussian = _lot(motion.precision, first), motion.shared.form, root, motion.turned, centre, *motion[6:]
+        moving = np.empty_like(q), np.empty_like(q), np.empty_like(beta), np.empty_like(beta)
+        small = np.empty(LOT), np.empty((2, LOT)), np.empty(LOT)
+        ends = tuple(np.empty((count, *values.shape)) for values in start)
+        mean, chance = np.empty((count, *beta.shape)), np.empty((count, LOT))
+        accept = np.empty((count, LOT), dtype=bool)
+        journey(
+            here, products(), start, noise, path.steps, 1.0 / path.kappa, gaussian, path.kappa * motion.spread, self.X,
+            self.model.n, tuple(self.lines), self.base, self.narrow, self.ramps, self._room(beta, q), moving, small,
+            ends, mean, chance, accept,
+        )  # fmt: skip
+        return *ends, mean, chance, accept
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,11 +222,12 @@ class Direct:
     def _stretched(self, point: Point, motion: Motion, path: Trajectory, t: int) -> Point:
         """A far move of the length of beta, which separable data with a learned scale need."""
         beta, g, prior = point.beta, np.exp(path.far[t])[:, None], motion.shared.form
-        lots = [(self.model.loss, _lot(g * beta, lo)) for lo in range(0, len(beta), LOT)]
+        there = g * beta
+        lots = [(self.model.loss, _lot(there, lo)) for lo in range(0, len(beta), LOT)]
         gain = np.concatenate([self.model.blocks.sum(likelihoods, lot)[0] for lot in lots])
         for k in range(len(beta)):
             rise = float(gain[k] - point.loglik[k])
-            chance = longer(beta[k], path.far[t, k], rise, motion.dimension, motion.precision[k], prior)
+            chance = longer(k, beta, there, path.far[t, k], rise, motion.dimension, motion.precision, prior)
             g[k] = g[k] if path.far_uniform[t, k] < chance else 1.0
         if (g == 1.0).all():
             return point
@@ -210,7 +236,7 @@ class Direct:
     def _transition(self, point: Point, motion: Motion, path: Trajectory, t: int) -> Outcome:
         new = Point(*(values.copy() for values in point))
         chains, width, shared = path.theta.shape[1], path.kappa * motion.spread, len(motion.root) == 1
-        prior, room = motion.shared.form, (np.empty((LOT, point.beta.shape[1])), np.empty((LOT, point.q.shape[1])))
+        prior, blas, room = motion.shared.form, products(), room_for(point.beta.shape[1], point.q.shape[1], 0, 0)
         mean, probability, accept = np.empty_like(new.beta), np.empty(chains), np.empty(chains, dtype=bool)
         for lo in range(0, chains, LOT):
             given = (point.q, path.momentum[t], point.pull, point.beta, motion.precision)
@@ -218,17 +244,17 @@ class Direct:
             root, centre = (x if shared else _lot(x, lo) for x in (motion.root, motion.centre))
             angle = _lot(path.theta[t], lo) / path.steps
             size, turn = np.tan(0.5 * angle), np.stack((np.cos(angle), np.sin(angle)))
-            weight = size
-            ends = np.empty(0)
+            factor, ends = 1.0, np.empty(0)  # half a kick at either end, two half kicks at once in between
             for step in range(path.steps):
-                leap(q, r, pull, beta, D, prior, width, root, motion.turned, centre, weight, turn, room)
+                finish(blas, q, r, pull, beta, D, prior, width, root, size, factor, room)
+                leap(blas, q, r, beta, root, motion.turned, centre, turn)
                 pull, *found = self._pass(beta, path.kappa, step == path.steps - 1)
-                weight, ends = 2.0 * size, found[0] if found else ends
-            finish(q, r, pull, beta, D, prior, width, root, size, room)
+                factor, ends = 2.0, found[0] if found else ends
+            finish(blas, q, r, pull, beta, D, prior, width, root, size, 1.0, room)
+            here = _lot(point.beta, lo), _lot(path.momentum[t], lo)
             for k in range(len(point.q[lo : lo + LOT])):
                 at, loglik = lo + k, float(ends[k])
-                start = point.beta[at], path.momentum[t, at], point.loglik[at]
-                chance = decide(*start, beta[k], r[k], loglik, D[k], prior)
+                chance = decide(k, *here, float(point.loglik[at]), beta, r, loglik, D, prior)
                 mean[at] = point.beta[at] + chance * (beta[k] - point.beta[at])
                 probability[at], accept[at] = chance, path.uniform[t, at] < chance
                 if accept[at]:
@@ -241,6 +267,16 @@ def _lot(values: Array, first: int) -> Array:
     out = np.zeros((LOT, *values.shape[1:]))
     part = values[first : first + LOT]
     out[: len(part)] = part
+    return out
+
+
+def _lots(values: Array, first: int) -> Array:
+    """The entries (transition, chain, ...) of one lot of chains, filled up with zeros."""
+    part = values[:, first : first + LOT]
+    if part.shape[1] == LOT:
+        return np.ascontiguousarray(part)
+    out = np.zeros((len(values), LOT, *values.shape[2:]))
+    out[:, : part.shape[1]] = part
     return out
 
 
@@ -264,7 +300,10 @@ def rows_for(model: Model, at: Any, *, certain: bool = True) -> Rows:
         _blocks(values[near, None], most, np.float32)[:, 0]
         for values in (lines.kink, 0.5 / spread, lines.left, lines.jump)
     )
-    near_by = replace(model, blocks=home)
+    near_by, lines = (
+        replace(model, blocks=home),
+        Lines(*(_blocks(each[:, None], most, np.float64)[:, 0] for each in lines)),
+    )
     return Copied(near_by, lines, _blocks(X, most, np.float64), score @ X, _blocks(X[near], most, np.float32), ramps)
 
 
