@@ -254,3 +254,27 @@ def test_the_response_is_told_from_the_predictors_and_probabilities_are_short(fo
 def test_a_model_of_a_table_finds_the_response_of_rows_to_score(data):
     model = Tabular(BayesianSVC(learning_rate=1.0), "sick").fit(data.drop(columns=["cost", "site"]))
     assert model.score(data) == model.score(data, data["sick"]) == (model.predict(data) == data["sick"]).mean()
+
+
+def test_many_columns_of_numbers_are_one_line_and_pairs_say_which_class_is_meant(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 25)), columns=[f"x{j}" for j in range(25)]).assign(
+        kind=np.array(["a", "b", "c"])[np.arange(60) % 3]
+    )
+    frame.loc[2, "x3"] = np.nan
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    result = run("fit", tmp_path / "wide.csv", "--target", "kind", "--inference", "map", "--out", tmp_path / "m")
+    assert result.code == 0
+    head = result.out.partition("Fit")[0]
+    assert "x0 ... x24 (24)" in head and "x7" not in head and "1 missing, modelled" in head
+    assert "the second class of the pair" in result.out
+
+
+def test_whole_numbers_that_name_groups_stay_whole(data):
+    """Also where a missing one beside them has made them fractions."""
+    frame = data.assign(patient=np.arange(N) % 8 + 100).drop(columns=["cost", "site"])
+    model = Tabular(BayesianSVC(learning_rate=0.5, random_state=0), "sick", ["patient"]).fit(frame)
+    assert list(model.random_effects_["patient"].index) == [str(100 + j) for j in range(8)]
+    later = frame.astype({"patient": float})
+    later.loc[0, "patient"] = np.nan
+    np.testing.assert_array_equal(model.predict_proba(later)[1:], model.predict_proba(frame)[1:])

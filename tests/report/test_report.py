@@ -204,3 +204,14 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
     view = page._repr_html_()
     assert view.startswith("<iframe sandbox srcdoc=") and view.count("<") == 2
     assert "kB" in repr(page)
+
+
+def test_one_column_and_one_iteration_are_singular():
+    """And tables that scroll say so by a shadow."""
+    frame = pd.DataFrame({"a": X["a"], "noise": np.cos(97.0 * X["a"])})
+    clear = BayesianSVC(learning_rate=0.5).fit(frame, X["a"] > 0.0)
+    text = report(clear).html
+    assert "1 of 2 columns has an interval that leaves zero out" in text
+    clear.n_iter_ = 1
+    assert "after 1 iteration." in report(clear).html
+    assert "no-repeat local" in text

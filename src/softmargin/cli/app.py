@@ -107,7 +107,7 @@ def fit(
     if json:
         show.print_json(_facts(model) | {"model": str(out), "rows": len(rows), "seconds": seconds, "columns": columns})
         return
-    show.table(f"{len(rows)} rows of {data.name}", ["column", " taken as", " "], columns)
+    show.table(f"{len(rows)} rows of {data.name}", ["column", " taken as", " "], work.gathered(columns))
     _report(model)
     print(f"\nSaved as {out} in {seconds:.1f} s.")
 
@@ -140,6 +140,8 @@ def _report(model: Any) -> None:
     classes = fitted(model, "classes_")
     if classes is not None and len(classes) == 2:
         words["f > 0 means"] = str(classes[1])
+    elif classes is not None and inner.get_params(deep=False).get("multi_class") == "pairwise":
+        words["f > 0 means"] = "the second class of the pair"
     if not model.converged_:
         words["convergence"] = "not reached; see the note"
     show.facts("Fit", words)

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _MANY = 10  # different numbers from which a response is a quantity
+_LISTED = 20  # columns of numbers that are listed one by one
 
 
 class _Set(NamedTuple):
@@ -126,6 +127,15 @@ def described(data: pd.DataFrame, model: Any) -> list[list[str]]:
             kind = "numbers" if pd.api.types.is_numeric_dtype(column) else f"labels ({column.nunique()})"
         found.append([str(name), kind, f"{missing} missing, modelled" if missing else ""])
     return found
+
+
+def gathered(columns: list[list[str]]) -> list[list[str]]:
+    """The same with complete columns of numbers on one line, where there are many of them."""
+    alike = [name for name, kind, more in columns if kind == "numbers" and not more]
+    if len(alike) <= _LISTED:
+        return columns
+    line = [f"{alike[0]} ... {alike[-1]} ({len(alike)})", "numbers", ""]
+    return [line, *(column for column in columns if column[0] not in set(alike))]
 
 
 def _response(model: Any) -> str:

@@ -51,7 +51,8 @@ def convergence_section(study: Study) -> Section:
     told = "The engine reached its tolerance" if machine.converged_ else "The engine did not reach its tolerance"
     if machine.inference in ("gibbs", "hmc"):
         told = "All draws were made" if machine.converged_ else "Not all draws were made"
-    text = f"<p>{told}, after {machine.n_iter_} iterations.{_figures(study)}</p>"
+    rounds = "1 iteration" if machine.n_iter_ == 1 else f"{machine.n_iter_} iterations"
+    text = f"<p>{told}, after {rounds}.{_figures(study)}</p>"
     return Section("Convergence", "convergence", f'{text}<div class="figures">{"".join(parts)}</div>')
 
 

@@ -19,9 +19,9 @@ class Section(NamedTuple):
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1f2328;--soft:#57606a;--paper:#fff;--card:#f6f8fa;--rule:#d8dee4;--s0:#0072b2;
---s1:#d55e00;--s2:#009e73;--s3:#b8860b;--s4:#a3478b;--s5:#4b5bd6;--band:#0072b2;--accent:#0a58a6}
+--s1:#d55e00;--s2:#009e73;--s3:#b8860b;--s4:#a3478b;--s5:#4b5bd6;--band:#0072b2;--accent:#0a58a6;--shade:#1f232838}
 @media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9da7b1;--paper:#0d1117;--card:#161b22;--rule:#30363d;
---s0:#58b0f0;--s1:#ff9a57;--s2:#3fcf9f;--s3:#e8bf4d;--s4:#e59ad0;--s5:#a3b0ff;--band:#58b0f0;--accent:#79b8ff}}
+--s0:#58b0f0;--s1:#ff9a57;--s2:#3fcf9f;--s3:#e8bf4d;--s4:#e59ad0;--s5:#a3b0ff;--band:#58b0f0;--accent:#79b8ff;--shade:#e6edf340}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",
@@ -52,7 +52,11 @@ figure{margin:6px 0;min-width:0;break-inside:avoid}
 svg{display:block;width:100%;max-width:520px;height:auto;overflow:hidden}
 figcaption{font-size:.88rem;color:var(--soft);max-width:520px;margin-top:4px;overflow-wrap:anywhere}
 .note{font-size:.88rem;color:var(--soft)}
-.wide{overflow:auto;max-width:100%;max-height:470px}
+.wide{overflow:auto;max-width:100%;max-height:470px;width:fit-content;background:
+linear-gradient(var(--paper),var(--paper)) bottom/100% 16px no-repeat local,
+linear-gradient(90deg,var(--paper),var(--paper)) right/16px 100% no-repeat local,
+linear-gradient(0deg,var(--shade),transparent) bottom/100% 14px no-repeat scroll,
+linear-gradient(270deg,var(--shade),transparent) right/14px 100% no-repeat scroll}
 table{border-collapse:collapse;font-size:.82rem;font-variant-numeric:tabular-nums}
 th,td{padding:4px 6px;border-bottom:1px solid var(--rule);text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}
@@ -90,7 +94,7 @@ _SIGNS = (
 _PAPER = """
 @media print{:root{color-scheme:light;--ink:#000;--soft:#444;--paper:#fff;--card:#f4f4f4;--rule:#ccc;
 --s0:#0072b2;--s1:#d55e00;--s2:#009e73;--s3:#b8860b;--s4:#a3478b;--s5:#4b5bd6;--band:#0072b2}nav{display:none}body{font-size:11pt}
-h2{break-after:avoid}tr{break-inside:avoid}.wide{overflow:visible;max-height:none}a{color:inherit}
+h2{break-after:avoid}tr{break-inside:avoid}.wide{overflow:visible;max-height:none;background:none}a{color:inherit}
 .figures{grid-template-columns:1fr 1fr}}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -152,7 +152,9 @@ def _matters(study: Study) -> str:
         return text + "No column's effect is clearly different from zero: every interval holds zero."
     said = [_direction(study, found, j) for j in clearest]
     clear = int(found.away.any(axis=1).sum())
-    told = "have intervals that leave zero out" if found.lower is not None else "are not zero"
+    told = "are not zero" if clear > 1 else "is not zero"
+    if found.lower is not None:
+        told = "have intervals that leave zero out" if clear > 1 else "has an interval that leaves zero out"
     return f"{text}{clear} of {len(found.names)} columns {told}. Farthest from zero: {'; '.join(said)}."
 
 

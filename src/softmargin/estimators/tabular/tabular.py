@@ -117,7 +117,7 @@ class Tabular(Delegating):
         if lacking:
             raise ValueError(f"the data have no column {', '.join(map(repr, lacking))}, which the model needs.")
         parts = [column.encoded(X[column.name]) for column in self.columns_]
-        groups = [X[name].astype(object).where(X[name].isna(), X[name].astype(str)) for name in self.groups]
+        groups = [_written(X[name]) for name in self.groups]
         return pd.concat([pd.DataFrame(index=X.index), *parts, *groups], axis=1)
 
     def score(self, X: pd.DataFrame, y: Any = None, sample_weight: Any = None) -> float:
@@ -131,3 +131,10 @@ class Tabular(Delegating):
 
     def _response_of(self, X: Any, y: Any) -> Any:
         return X[self.target] if y is None else y
+
+
+def _written(column: pd.Series) -> pd.Series:
+    """Labels of groups as texts; whole numbers as such, also where a missing one has made them fractions."""
+    if pd.api.types.is_float_dtype(column) and (column.dropna() % 1.0 == 0.0).all():
+        column = column.astype("Int64")
+    return column.astype(object).where(column.isna(), column.astype(str))
