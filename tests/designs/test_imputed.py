@@ -1,5 +1,7 @@
 """Rows with missing entries against plain linear algebra row by row."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -171,3 +173,18 @@ def test_cells_in_the_users_units():
     sd = 1.0 / columns.scale[cells.column]
     np.testing.assert_allclose(user.mean, cells.mean * sd + columns.shift[cells.column])
     np.testing.assert_allclose(user.sd, cells.sd * sd)
+
+
+def test_slopes_of_excess_variances_need_no_matrix_of_all_columns():
+    X, rng = np.zeros((3, 700)), np.random.default_rng(4)
+    X[:, :4] = np.nan
+    design = given_observed(X, np.zeros(700), np.eye(700), intercept=True)
+    w, beta = rng.random(3), rng.standard_normal(701)
+    design.excess_slope(w, beta)  # compiled
+    tracemalloc.start()
+    slope = design.excess_slope(w, beta)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(slope[1:5], w.sum() * beta[1:5], rtol=1e-13)
+    assert not slope[0] and not slope[5:].any()
+    assert peak < 8 * 701**2 / 20

@@ -19,27 +19,55 @@ __all__ = ["Cells", "Imputed", "given_observed", "predicted", "standardize_obser
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _weighted(
-    kind: Any, cell: Any, columns: Any, start: Any, block: Any, F: Any, s: Any, first: int, w: Any, lead: int, A: Any,
-    total: Any,
-) -> None:  # fmt: skip
-    """Add ``sum_i w_i S_i`` over the incomplete rows from ``first`` on; rows of one pattern share the two products.
-
-    ``total`` is room for one number per column of every pattern, all zero.
-    """
+def _totals(kind: Any, cell: Any, start: Any, s: Any, first: int, w: Any, total: Any) -> None:
+    """Add ``sum_i w_i s_i`` of the incomplete rows from ``first`` on, one number per column of every pattern."""
     for i in range(len(w)):
         k = kind[first + i]
         for j in range(start[k + 1] - start[k]):
             total[start[k] + j] += w[i] * s[cell[first + i] + j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weighted(columns: Any, start: Any, block: Any, F: Any, total: Any, lead: int, A: Any, room: Any) -> None:
+    """Add ``F'diag(total)F`` of every pattern; ``room`` is that for one of them."""
+    for k in range(len(start) - 1):
+        m, met = start[k + 1] - start[k], False
+        for j in range(m):
+            met = met or total[start[k] + j] != 0.0
+        if not met:
+            continue
+        for a in range(m):
+            for b in range(a, m):
+                room[a, b] = 0.0
+        for j in range(m):
+            row = block[k] + j * m
+            for a in range(m):
+                part = total[start[k] + j] * F[row + a]
+                if part != 0.0:
+                    for b in range(a, m):  # along rows of memory
+                        room[a, b] += part * F[row + b]
+        for a in range(m):
+            at = lead + columns[start[k] + a]
+            A[at, at] += room[a, a]
+            for b in range(a + 1, m):
+                beside = lead + columns[start[k] + b]
+                A[at, beside] += room[a, b]
+                A[beside, at] += room[a, b]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weighted_slope(columns: Any, start: Any, block: Any, F: Any, total: Any, lead: int, mean: Any, out: Any) -> None:
+    """Add ``F'diag(total)F mean`` of every pattern."""
     for k in range(len(start) - 1):
         m = start[k + 1] - start[k]
         for j in range(m):
-            weight, row = total[start[k] + j], block[k] + j * m
-            if weight != 0.0:
-                for a in range(m):
-                    at, part = lead + columns[start[k] + a], weight * F[row + a]
-                    for b in range(m):
-                        A[at, lead + columns[start[k] + b]] += part * F[row + b]
+            row, image = block[k] + j * m, 0.0
+            if total[start[k] + j] != 0.0:
+                for l in range(m):
+                    image += F[row + l] * mean[lead + columns[start[k] + l]]
+                image *= total[start[k] + j]
+                for l in range(m):
+                    out[lead + columns[start[k] + l]] += image * F[row + l]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -142,16 +170,30 @@ class Imputed(Design):
         return A, c
 
     def _add(self, w: Array, lo: int, hi: int | None, A: Array) -> None:
+        total = self._total(w, lo, hi)
+        if total is not None:
+            self._spread_to(total, int(self.intercept), A)
+
+    def _total(self, w: Array, lo: int, hi: int | None) -> Array | None:
+        """``sum_i w_i s_i`` over the incomplete rows among the rows lo..hi of every pattern, if there are any."""
         first, last = self._range(lo, hi)
-        if first < last:
-            weight, total = w[self.patterns.row[first:last] - lo], np.zeros(self.patterns.start[-1])
-            _weighted(*self._shared(), first, weight, int(self.intercept), A, total)
+        if first == last:
+            return None
+        p, total = self.patterns, np.zeros(self.patterns.start[-1])
+        _totals(p.kind, p.cell, p.start, self.s, first, w[p.row[first:last] - lo], total)
+        return total
+
+    def _spread_to(self, total: Array, lead: int, A: Array) -> None:
+        """Add the patterns' ``F'diag(total)F`` to a matrix whose covariates begin at ``lead``."""
+        p, most = self.patterns, int(np.diff(self.patterns.start).max())
+        _weighted(p.columns, p.start, p.block, self.F, total, lead, A, np.empty((most, most)))
 
     def excess_slope(self, w: Array, mean: Array, lo: int = 0, hi: int | None = None) -> Array:
         """``sum_i w_i S_i mean``: half the derivative of ``w'excess(mean)``."""
-        A = np.zeros((len(mean), len(mean)))
-        self._add(w, lo, hi, A)
-        return A @ mean
+        p, total, out = self.patterns, self._total(w, lo, hi), np.zeros(len(mean))
+        if total is not None:
+            _weighted_slope(p.columns, p.start, p.block, self.F, total, int(self.intercept), mean, out)
+        return out
 
     def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
         """``E |root'x_i|^2``."""
@@ -201,8 +243,9 @@ class Imputed(Design):
     def scatter(self) -> Array:
         """``sum_i S_i`` over the slopes."""
         A = np.zeros((self.covariates.shape[1], self.covariates.shape[1]))
-        if len(self.patterns.row):
-            _weighted(*self._shared(), 0, np.ones(len(self.patterns.row)), 0, A, np.zeros(self.patterns.start[-1]))
+        total = self._total(np.ones(self.shape[0]), 0, None)
+        if total is not None:
+            self._spread_to(total, 0, A)
         return A
 
     def log_volume(self) -> float:
