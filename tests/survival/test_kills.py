@@ -80,9 +80,9 @@ def test_fifty_killed_processes_lose_nothing_and_leave_no_wrong_result(tmp_path)
                 process.send_signal(signal.SIGKILL)
                 kills += 1
             process.wait(timeout=LONGEST)
-            before = {path.name: path.stat().st_size for path in folder.glob("*.softmargin")}
+            before = {path.name: path.stat().st_size for path in folder.glob("*.checkpoint")}
             if out.exists():
                 break
         np.testing.assert_array_equal(finished(name, str(folder), str(out)), whole[name])
-        assert set(before) <= {path.name for path in folder.glob("*.softmargin")}  # what was written stays
+        assert set(before) <= {path.name for path in folder.glob("*.checkpoint")}  # what was written stays
     assert kills >= KILLS

@@ -7,12 +7,14 @@ import warnings
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import softmargin
-from softmargin import BayesianKernelClassifier, BayesianKernelRegressor, BayesianSVC, BayesianSVR
+from softmargin import BayesianKernelClassifier, BayesianKernelRegressor, BayesianSVC, BayesianSVR, load, save
 from softmargin.exceptions import CheckpointWarning, SavedFileError
+from softmargin.priors import Ridge
 from softmargin.storage import container
 from softmargin.survival import watch
 from softmargin.survival.watch import Place
@@ -289,3 +291,66 @@ def test_a_model_with_checkpoints_and_a_warm_start_is_saved_and_loaded(tmp_path)
     assert again.get_params() == model.get_params()
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     again.fit(X, y)
+
+
+def _small(**options):
+    own = {"inference": "gibbs", "draws": 10, "warmup": 5, "chains": 1, "learning_rate": 0.5, "random_state": 0}
+    return BayesianSVC(**(own | {"checkpoint_every": 1e-3} | options))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_saved_models_beside_a_checkpoint_are_not_touched(tmp_path):
+    X, y, _ = rows()
+    model = BayesianSVC().fit(X, y)
+    for name in ("mine.softmargin", "run-1.softmargin", "fit.softmargin", ".mine.softmargin.0.part"):
+        save(model, tmp_path / name)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    _small(checkpoint=tmp_path).fit(X, y)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".checkpoint"}
+    assert load(tmp_path / "mine.softmargin").predict(X).tolist() == model.predict(X).tolist()
+
+
+def test_an_empty_text_is_no_folder():
+    with pytest.raises(ValueError, match="checkpoint must be the path of a folder; got ''"):
+        BayesianSVC(checkpoint="").fit(*rows()[:2])
+
+
+class _Plain(Ridge):
+    """A prior of the user's, which does not say what it is."""
+
+    __repr__ = object.__repr__
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("what", ["column names", "class labels", "prior", "costs"])
+def test_labels_and_parts_that_changed_are_noticed(tmp_path, what):
+    """The numbers are the same, and what they mean is not."""
+    X, y, _ = rows()
+    names, labels, prior = list("abcd"), np.array(["no", "yes"]), _Plain(0.5)
+    costs = pd.DataFrame([[0.0, 1.0], [3.0, 0.0]], index=["no", "yes"], columns=["no", "yes"])
+    first = _small(checkpoint=tmp_path, prior=prior, costs=costs)
+    first.fit(pd.DataFrame(X, columns=names), labels[y])
+    if what == "column names":
+        names = list("badc")
+    elif what == "class labels":
+        labels = np.array(["a", "b"])
+        costs = costs.set_axis(["a", "b"], axis=0).set_axis(["a", "b"], axis=1)
+    elif what == "prior":
+        prior = _Plain(0.6)
+    else:
+        costs = costs[["yes", "no"]].set_axis(["no", "yes"], axis=1)[["yes", "no"]]
+    again = _small(checkpoint=tmp_path, prior=prior, costs=costs, resume=True)
+    with pytest.raises(SavedFileError, match=f"has the checkpoint of another fit .*{what}.* differ"):
+        again.fit(pd.DataFrame(X, columns=names), labels[y])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fit_that_goes_on_does_not_resume_the_one_before_it(tmp_path):
+    """Warm start with a folder: the second fit has the next draws, not the first ones again."""
+    X, y, _ = rows()
+    model = _small(checkpoint=tmp_path, resume=True, warm_start=True)
+    first, second = (model.fit(X, y).posterior_.draws for _ in range(2))
+    whole = _small(draws=20).fit(X, y).posterior_.draws
+    np.testing.assert_array_equal(np.concatenate((first, second), axis=1), whole)
+    with pytest.raises(SavedFileError, match="the number of fits before differ"):
+        _small(checkpoint=tmp_path, resume=True).fit(X, y)

@@ -16,7 +16,7 @@ from softmargin.survival.watch import Saved
 __all__ = ["Checkpoints"]
 
 _VERSION = 1  # of what these files hold
-_ENDING = ".softmargin"
+_ENDING = ".checkpoint"  # no saved model has it
 _FIT = "fit"  # the file that says which fit the others are of
 _ADVICE = "delete it to make that part of the fit again, or fit with resume=False"
 
@@ -42,8 +42,9 @@ class Checkpoints:
 
     def begin(self, about: dict[str, Any]) -> None:
         """Start anew: leave no file of another fit."""
-        for path in self.folder.glob(f"*{_ENDING}"):
-            path.unlink()
+        for pattern in (_FIT, "run*"):
+            for path in self.folder.glob(f"{pattern}{_ENDING}"):
+                path.unlink()
         self._write(_FIT, about, Table())
 
     def about(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,8 @@ __all__ = ["Surviving"]
 # parameters that say how a fit is looked after, and how many threads it has: none changes what it does
 _CARE = {"max_time", "checkpoint", "checkpoint_every", "resume", "warm_start", "verbose", "n_jobs"}
 _LENGTHS = {"draws", "warmup", "thin", "max_iter", "tol"}  # which a fit that goes on may have others of
+_LABELS = {"column names": "feature_names_in_", "class labels": "classes_"}
+_FITS = "the number of fits before"  # that the chains of this one go on from
 _CHUNK = 1 << 24  # bytes that are hashed at once
 
 
@@ -43,7 +46,7 @@ class Surviving:
             given = isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0.0
             if not (given or (name == "max_time" and value is None)):
                 raise ValueError(f"{name} must be a positive number of seconds; got {value!r}.")
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
+        if not isinstance(self.checkpoint, str | os.PathLike | None) or self.checkpoint == "":
             raise ValueError(f"checkpoint must be the path of a folder; got {self.checkpoint!r}.")
         if self.resume and self.checkpoint is None:
             raise ValueError("resume=True goes on from a checkpoint: give its folder, checkpoint='folder'.")
@@ -55,10 +58,14 @@ class Surviving:
         files, memory, before = None, None, None
         if self.checkpoint is not None or self.warm_start:
             about = {"estimator": type(self).__name__, "data": _fingerprint(data), **_parameters(self)}
+            known = vars(self)
+            about |= {name: _fingerprint(known.get(attribute)) for name, attribute in _LABELS.items()}
+            about[_FITS] = 0
             if self.warm_start:
                 before = self._going_on(about)
-                streams = streams if before is None else before.about["streams"]
-                memory = Memory({"streams": streams, "of": _lasting(about)})
+                if before is not None:
+                    streams, about[_FITS] = before.about["streams"], before.about["fits"] + 1
+                memory = Memory({"streams": streams, "fits": about[_FITS], "of": _lasting(about)})
             if self.checkpoint is not None:
                 files, streams = _opened(self.checkpoint, float(self.checkpoint_every), self.resume, about, streams)
         with watched(Watch(limit, files, memory, before)):
@@ -87,7 +94,7 @@ class Surviving:
 
 
 def _lasting(about: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in about.items() if name not in _LENGTHS}
+    return {name: value for name, value in about.items() if name not in _LENGTHS | {_FITS}}
 
 
 def _listed(names: list[str]) -> str:
@@ -106,6 +113,9 @@ def _opened(folder: Any, every: float, resume: bool, about: dict[str, Any], stre
         return files, streams
     key = found.pop("streams")
     other = [name for name in about if about[name] != found.get(name)]
+    if other == [_FITS] and about[_FITS] == found[_FITS] + 1:  # of the fit that this one goes on from
+        files.begin(about | {"streams": list(streams.key)})
+        return files, streams
     if other:
         raise SavedFileError(
             f"{str(folder)!r} has the checkpoint of another fit ({_listed(other)} differ): give the data and "
@@ -125,7 +135,10 @@ def _text(name: str, value: Any) -> str:
         return type(value).__name__  # it has moved on since; the streams are written
     if isinstance(value, np.ndarray | pd.DataFrame | pd.Series):
         return _fingerprint(value)
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # where it is in memory says nothing
+    with np.printoptions(threshold=sys.maxsize, precision=17):  # arrays in full
+        text = repr(value)
+    plain = re.sub(r" at 0x[0-9a-fA-F]+", "", text)  # where it is in memory says nothing
+    return plain if plain == text or not hasattr(value, "__dict__") else plain + _fingerprint(vars(value))
 
 
 def _fingerprint(thing: Any) -> str:
@@ -149,6 +162,8 @@ def _feed(digest: Any, thing: Any) -> None:
             _feed(digest, part)
     elif isinstance(thing, pd.DataFrame | pd.Series):
         _feed(digest, pd.util.hash_pandas_object(thing).to_numpy())
+        if isinstance(thing, pd.DataFrame):
+            _feed(digest, [str(name) for name in thing.columns])
     elif isinstance(thing, dict):
         _feed(digest, list(thing.items()))
     elif isinstance(thing, tuple | list):
@@ -156,5 +171,7 @@ def _feed(digest: Any, thing: Any) -> None:
             _feed(digest, part)
     elif isinstance(thing, np.ndarray):
         _feed(digest, thing.tolist())
+    elif isinstance(thing, np.generic):
+        _feed(digest, thing.item())
     elif isinstance(thing, str | int | float | None):
         digest.update(repr(thing).encode())
