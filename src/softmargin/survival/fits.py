@@ -57,7 +57,7 @@ class Surviving:
         limit = None if self.max_time is None else TimeLimit(float(self.max_time))
         files, memory, before = None, None, None
         if self.checkpoint is not None or self.warm_start:
-            about = {"estimator": type(self).__name__, "data": _fingerprint(data), **_parameters(self)}
+            about: dict[str, Any] = {"estimator": type(self).__name__, "data": _fingerprint(data), **_parameters(self)}
             known = vars(self)
             about |= {name: _fingerprint(known.get(attribute)) for name, attribute in _LABELS.items()}
             about[_FITS] = 0
@@ -138,7 +138,12 @@ def _text(name: str, value: Any) -> str:
     with np.printoptions(threshold=sys.maxsize, precision=17):  # arrays in full
         text = repr(value)
     plain = re.sub(r" at 0x[0-9a-fA-F]+", "", text)  # where it is in memory says nothing
-    return plain if plain == text or not hasattr(value, "__dict__") else plain + _fingerprint(vars(value))
+    if plain == text:
+        return plain
+    try:
+        return plain + _fingerprint(vars(value))  # it does not say what it is: what it has does
+    except TypeError:  # it has no attributes
+        return plain
 
 
 def _fingerprint(thing: Any) -> str:
