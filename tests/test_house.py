@@ -172,3 +172,8 @@ def test_no_folder_holds_more_than_fifteen_modules():
         if path.name != "__init__.py":
             counts[path.parent.relative_to(PACKAGE)] = counts.get(path.parent.relative_to(PACKAGE), 0) + 1
     assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
+
+
+def test_no_file_is_longer_than_350_lines():
+    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
+    assert {name: count for name, count in lines.items() if count > 350} == {}

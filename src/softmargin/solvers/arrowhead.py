@@ -20,7 +20,7 @@ from softmargin.core.array import Array
 from softmargin.core.precision import Coupled, Coupling
 from softmargin.core.space import Root
 from softmargin.designs.grouped import GroupedGram
-from softmargin.rows.compiled import njit
+from softmargin.solvers._group_factors import factor, lower, upper
 from softmargin.solvers.full import Full
 from softmargin.solvers.gaussian import Gaussian
 
@@ -29,61 +29,6 @@ __all__ = ["ArrowGaussian", "ArrowRoot", "Arrowhead"]
 _LARGEST_CORE = 12_000  # a core is a dense matrix: this one has a gigabyte
 _ROUNDING = 1e-15  # of a diagonal, for each column
 _CHUNK = 4096  # rows of T whose product with a root is held at a time
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _factor(block: Any, inverse: Any) -> float:
-    """Write L^-1 of every block ``L L'`` and return the sum of log |block|; nan where one is not positive."""
-    m, s = block.shape[0], block.shape[1]
-    L = np.zeros((s, s))
-    total = 0.0
-    for g in range(m):
-        for a in range(s):
-            for b in range(a + 1):
-                value = block[g, a, b]
-                for k in range(b):
-                    value -= L[a, k] * L[b, k]
-                if a == b:
-                    if not value > 0.0:
-                        return np.nan
-                    L[a, a] = np.sqrt(value)
-                    total += np.log(value)
-                else:
-                    L[a, b] = value / L[b, b]
-        for b in range(s):
-            inverse[g, b, b] = 1.0 / L[b, b]
-            for a in range(b + 1, s):
-                value = 0.0
-                for k in range(b, a):
-                    value -= L[a, k] * inverse[g, k, b]
-                inverse[g, a, b] = value / L[a, a]
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _lower(inverse: Any, B: Any, out: Any) -> None:
-    """Write ``L_g^-1 B_g`` of every group."""
-    m, s, p = B.shape
-    for g in range(m):
-        for a in range(s):
-            for j in range(p):
-                out[g, a, j] = 0.0
-            for b in range(a + 1):
-                for j in range(p):
-                    out[g, a, j] += inverse[g, a, b] * B[g, b, j]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _upper(inverse: Any, V: Any, out: Any) -> None:
-    """Write ``L_g^-T V_g`` of every group."""
-    m, s, p = V.shape
-    for g in range(m):
-        for a in range(s):
-            for j in range(p):
-                out[g, a, j] = 0.0
-            for b in range(a, s):
-                for j in range(p):
-                    out[g, a, j] += inverse[g, b, a] * V[g, b, j]
 
 
 def _block_diagonal(blocks: Array) -> Any:
@@ -250,11 +195,11 @@ class ArrowGaussian:
         if coupling is not None:
             _couple(A, precision, coupling)
         inverse = np.zeros_like(block)
-        log_blocks = _factor(block, inverse)
+        log_blocks = factor(block, inverse)
         if not math.isfinite(log_blocks):
             raise np.linalg.LinAlgError("the precision matrix of a group is not positive definite")
         V = np.empty_like(A.cross)
-        _lower(inverse, A.cross, V)
+        lower(inverse, A.cross, V)
         flat, T_side, V_side = V.reshape(m * s, p), None, None
         if A.side is not None:
             L = _block_diagonal(inverse)
@@ -263,7 +208,7 @@ class ArrowGaussian:
         eliminated = _nested_core if isinstance(A.core, GroupedGram) else _dense_core
         inner: Any = eliminated(A.core, own, flat, V_side)
         T = A.cross
-        _upper(inverse, V, T)
+        upper(inverse, V, T)
         partial = cls(inner, inverse, T, T_side, log_blocks, A.main, linear, coupling)
         return partial.with_mean(partial.solve(linear))
 
@@ -271,8 +216,8 @@ class ArrowGaussian:
         """``D_g^-1 r_g`` of every group, in one row."""
         right = linear.reshape(*self.inverse.shape[:2], 1)
         low, up = np.empty_like(right), np.empty_like(right)
-        _lower(self.inverse, right, low)
-        _upper(self.inverse, low, up)
+        lower(self.inverse, right, low)
+        upper(self.inverse, low, up)
         return up.ravel()
 
     def _joined(self, core: Array, groups: Array) -> Array:
@@ -302,7 +247,7 @@ class ArrowGaussian:
         core = self.inner.draw(rng)
         z = rng.standard_normal(self.T.shape[0] * self.T.shape[1]).reshape(*self.T.shape[:2], 1)
         noise = np.empty_like(z)
-        _upper(self.inverse, z, noise)
+        upper(self.inverse, z, noise)
         return self.mean + self._joined(core, noise.ravel())
 
     @cached_property

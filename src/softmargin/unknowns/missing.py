@@ -21,6 +21,7 @@ from softmargin.designs.imputed import Cells, Imputed, given_observed, predicted
 from softmargin.designs.missing_patterns import Patterns, missing_patterns, rotate, to_cells, to_coordinates, whiten
 from softmargin.rows.streams import Purpose
 from softmargin.solvers.full import Full
+from softmargin.unknowns._entry_draws import draw_entries
 from softmargin.unknowns.covariates import CovariateLaw, CovariatePrior
 
 __all__ = ["EntryAverage", "Missing", "MissingDraw", "MissingState", "completed", "first_guess"]
@@ -173,7 +174,7 @@ class Missing(Unknown):
 
     def _entries(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> Array:
         """The rows with entries drawn given the rest of a chain."""
-        return _draw_entries(random, model, state, chain)
+        return draw_entries(random, model, state.patterns, state.law, state.X, chain)
 
     def draw(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> tuple[MissingDraw, Any]:
         """Fresh latents of the incomplete rows, their entries given these, then the covariates' mean and covariance."""
@@ -289,39 +290,6 @@ def _coordinates(design: Imputed, law: CovariateLaw, mean: Array, root: Array) -
         patterns.repeated(lam),
     )
     return rows, F, log_det, X
-
-
-def _draw_entries(random: Any, model: Model, state: MissingDraw, chain: Any) -> Array:
-    """Missing entries given the rest, in the coordinates ``x_M = m0 + F'z`` where z is standard normal beforehand.
-
-    A row's message (w, b) makes the precision of z ``I + w g g'``, with predictor ``f0 + g'z``: a rank-one change.
-    """
-    patterns, lead = state.patterns, int(model.blocks.design.intercept)
-    F, _ = whiten(patterns, state.law.precision)
-    X = predicted(state.X, patterns, F, state.law.mean, state.law.precision)
-    w, b, eps, e = _random(random, model, patterns, chain.f)
-    slopes = chain.beta[lead:]
-    f0 = X[patterns.row] @ slopes + chain.beta[:lead].sum()
-    g = to_coordinates(patterns, F, np.broadcast_to(slopes, (len(f0), len(slopes))))
-    first, sizes = patterns.cell[:-1], np.diff(patterns.cell)
-    shrink = 1.0 + w * np.add.reduceat(g * g, first)
-    along = (b - w * f0 - w * np.add.reduceat(g * e, first) - np.sqrt(w) * eps) / shrink
-    X[patterns.of_cells()] += to_cells(patterns, F, e + g * np.repeat(along, sizes))
-    return X
-
-
-def _random(random: Any, model: Model, patterns: Patterns, f: Array) -> tuple[Array, Array, Array, Array]:
-    """Messages of the incomplete rows at latents drawn given f, and normal numbers: one per row, one per entry."""
-    parts = []
-    for cell in model.blocks.cells:
-        first, last = np.searchsorted(patterns.row, (cell.lo, cell.hi))
-        rng = random.at(Purpose.MISSING, cell=cell.number)
-        at = patterns.row[first:last]
-        rows = model.loss.draw(rng, model.y[at], model.c[at], f[at])
-        count = int(patterns.cell[last] - patterns.cell[first])
-        parts.append((*rows, rng.standard_normal(len(at)), rng.standard_normal(count)))
-    w, b, eps, e = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return w, b, eps, e
 
 
 class EntryAverage:
