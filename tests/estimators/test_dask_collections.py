@@ -160,6 +160,29 @@ def test_predictions_of_lazy_rows_are_lazy_on_any_scheduler(data, wanted):
         np.testing.assert_allclose(lazily.compute(scheduler="sync").astype(float), each.astype(float), rtol=1e-10)
 
 
+@pytest.mark.parametrize("home", [0, 10**6], ids=["large", "small"])
+@pytest.mark.parametrize("columns", [5, 2])
+def test_rows_that_a_condition_leaves_are_fitted(dask_client, data, monkeypatch, home, columns):
+    monkeypatch.setattr(given, "_HOME", home)
+    X, f = data
+    lazy, wanted = da.from_array(X, chunks=(1000, columns)), fitted(X[X[:, 1] > 0.5], f[X[:, 1] > 0.5] > 0, "map")
+    with dask_client.as_current():
+        found = fitted(lazy[lazy[:, 1] > 0.5], da.from_array(f > 0, chunks=1000)[lazy[:, 1] > 0.5], "map")
+    same(found, wanted)
+
+
+def test_chunks_without_rows_are_predicted(data, wanted):
+    X, _ = data
+    model, lazy = wanted("vb"), da.from_array(np.sort(X, axis=0), chunks=1000)
+    kept = lazy[lazy[:, 0] > np.median(X[:, 0])]  # none of the first chunks
+    here = np.asarray(kept.compute(scheduler="sync"))
+    np.testing.assert_allclose(
+        model.predict_proba(kept).compute(scheduler="sync"), model.predict_proba(here), rtol=1e-10
+    )
+    for lazily, each in zip(model.decision_function(kept, True), model.decision_function(here, True), strict=True):
+        np.testing.assert_allclose(lazily.compute(scheduler="sync"), each, rtol=1e-10)
+
+
 def test_many_classes_and_a_response_of_numbers(dask_client, data):
     X, f = data
     lazy, y = da.from_array(X, chunks=CHUNKS), np.digitize(f, (-2.0, 2.0))
@@ -180,7 +203,7 @@ def test_few_rows_are_brought_home_where_all_features_are(data, monkeypatch):
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_what_cannot_be_fitted_is_said_in_a_sentence(dask_client, data):
+def test_what_cannot_be_fitted_is_said_in_a_sentence(dask_client, data, monkeypatch):
     X, f = data
     lazy, y = da.from_array(X, chunks=CHUNKS), f > 0
     with pytest.raises(ValueError, match=r"no cluster to hold its rows: make one before fit with client"):
@@ -192,6 +215,13 @@ def test_what_cannot_be_fitted_is_said_in_a_sentence(dask_client, data):
             BayesianSVC().fit(da.where(lazy == X[3000, 2], np.nan, lazy), y)
         with pytest.raises(ValueError, match="column b of X holds"):
             BayesianSVC().fit(dd.from_pandas(pd.DataFrame({"a": X[:, 0], "b": pd.Timestamp(0)}), npartitions=2), y)
+        masked = da.ma.masked_greater(lazy, 3.0)
+        with pytest.raises((TypeError, RuntimeError), match="X is a masked array on Dask; fill it first"):
+            BayesianSVC().fit(masked, y)
+        monkeypatch.setattr(given, "_HOME", 10**6)
+        with pytest.raises(TypeError, match="X is a masked array on Dask; fill it first"):
+            BayesianSVC().fit(masked, y)
+        monkeypatch.setattr(given, "_HOME", 0)
         with pytest.raises(RuntimeError, match=r"rows 0\.\.4096 of X could not be made on a worker: no such file"):
             BayesianSVC().fit(lazy.map_blocks(_unreadable, dtype=float), y)
 

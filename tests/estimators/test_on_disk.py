@@ -172,9 +172,37 @@ def test_what_is_wrong_with_a_file_or_a_block_is_one_sentence(tmp_path):
         (lambda: [X[:5], X.astype(float)], "block 1 has entries of type float64 where the first has float32"),
         (lambda: [(X, f[1:])], "block 0 has 4500 rows and 4499 responses"),
         (list, "there are no rows"),
+        (lambda: None, "returned None; let it return blocks of rows"),
+        (lambda: [None], "block 0 is None; give a matrix of numbers"),
+        (lambda: [(X, f, f)], "block 0 is a tuple of 3 things; give a matrix of numbers"),
+        (lambda: [[X, f]], "block 0 cannot be read as a matrix"),
+        (lambda: [pd.DataFrame(X), X], "block 1 is an array where the first is a data frame"),
+        (lambda: [pd.DataFrame(X), pd.DataFrame(X[:, :4])], "block 1 lacks the column 4"),
+        (lambda: [pd.DataFrame(X[:, :4]), pd.DataFrame(X)], "block 1 has a column 4 more than the first"),
+        (lambda: [pd.DataFrame({"a": ["x", "y"]})], "column a of X cannot be read as numbers"),
     ]:
         with pytest.raises(ValueError, match=reason):
             BayesianSVR().fit(given, None)
+
+
+def test_an_error_of_the_users_own_arithmetic_is_not_one_of_the_fit():
+    with pytest.raises(RuntimeError, match=r"the function in place of X failed with ZeroDivisionError: .*mend it"):
+        BayesianSVR().fit(lambda: [1 // len(each) for each in [()]], np.zeros(3))
+
+
+@pytest.mark.parametrize("home", [0, 10**6], ids=["large", "small"])
+def test_blocks_that_are_data_frames_go_by_the_names_of_their_columns(monkeypatch, home):
+    monkeypatch.setattr(files, "_HOME", home)
+    X, f = problem(4500)
+    table, turned = pd.DataFrame(X, columns=NAMES), NAMES[::-1]
+    wanted = BayesianSVR(likelihood="squared").fit(table, f)
+    found = BayesianSVR(likelihood="squared").fit(lambda: iter([table[:1500], table[1500:][turned]]), f)
+    same(wanted, found)
+    assert found.feature_names_in_.tolist() == NAMES
+    blocks = [table[:2000][turned].assign(more=1.0), table[2000:]]
+    np.testing.assert_allclose(found.predict(lambda: iter(blocks)), wanted.predict(table), rtol=1e-12)
+    with pytest.raises(ValueError, match="feature names should match"):
+        found.predict(lambda: iter([table.drop(columns="b")]))
 
 
 @pytest.mark.parametrize(("change", "reason"), [("touch", "has changed while it was read"), ("cut", "has changed")])

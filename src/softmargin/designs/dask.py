@@ -21,7 +21,7 @@ from softmargin.rows.elsewhere import Elsewhere, Streamed
 from softmargin.rows.in_memory import HOME
 from softmargin.rows.stored.tables import joined_blocks
 
-__all__ = ["DaskMatrix", "NewRows"]
+__all__ = ["DaskMatrix", "NewRows", "plain"]
 
 
 class DaskMatrix(Elsewhere):
@@ -91,11 +91,12 @@ class NewRows(Streamed):
     def each(self, read: Callable[[Any], Any]) -> Any:
         from dask.delayed import delayed
 
-        shape, reader = read(np.zeros((1, self.p))), _sent(read)
+        like = read(np.zeros((1, self.p)))
+        reader = _sent(read, like)
         made = [delayed(_read)(reader, delayed(_numbers)(chunk)) for chunk in self.chunks]
-        if not isinstance(shape, tuple):
-            return self._array(made, shape)
-        return tuple(self._array([part[k] for part in made], like) for k, like in enumerate(shape))
+        if not isinstance(like, tuple):
+            return self._array(made, like)
+        return tuple(self._array([part[k] for part in made], one) for k, one in enumerate(like))
 
     def _array(self, parts: list[Any], like: Array) -> Any:
         from dask import array
@@ -196,24 +197,37 @@ def _numbers(chunk: Any) -> Array:
             f"the chunks of X are of type {type(chunk).__name__} and must be NumPy arrays: use X.map_blocks with a "
             "function that makes them so."
         )
-    return np.asarray(chunk, dtype=np.float64)
+    return np.asarray(plain(chunk), dtype=np.float64)
+
+
+def plain(rows: Any) -> Any:
+    """Rows as they are, refused where a mask would be lost."""
+    if isinstance(rows, np.ma.MaskedArray):
+        raise TypeError(
+            "X is a masked array on Dask; fill it first, as dask.array.ma.filled(X, float('nan')) where masked entries "
+            "are missing."
+        )
+    return rows
 
 
 def _some(chunk: Array, places: Any) -> Array:
     return chunk[places]
 
 
-def _sent(read: Callable[[Any], Any]) -> Any:
-    """A function as a value of its own, which goes to every worker once."""
+def _sent(read: Callable[[Any], Any], like: Any = None) -> Any:
+    """A function, and what it makes of one row, as a value of its own, which goes to every worker once."""
     from dask.delayed import delayed
 
-    return delayed(_Reader(read), traverse=False)
+    return delayed(_Reader(read, like), traverse=False)
 
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
     read: Callable[[Any], Any]
+    like: Any
 
 
 def _read(reader: _Reader, rows: Array) -> Any:
-    return reader.read(rows)
+    if len(rows):
+        return reader.read(rows)
+    return tuple(one[:0] for one in reader.like) if isinstance(reader.like, tuple) else reader.like[:0]

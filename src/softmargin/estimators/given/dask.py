@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.validation import check_numeric, is_frame
-from softmargin.designs.dask import DaskMatrix, NewRows
+from softmargin.designs.dask import DaskMatrix, NewRows, plain
 from softmargin.estimators.given.arguments import Given
 
 __all__ = ["DaskCollections", "computed"]
@@ -40,9 +40,9 @@ class DaskCollections:
         vectors = [computed(X[each] if isinstance(each, str) else each) for each in given[1:]]
         X = X.drop(columns=named) if named else X
         chunks = _chunks(X)
-        sizes = _sizes(X) if chunks.sizes is None else chunks.sizes
+        sizes = _counted(chunks.parts) if chunks.sizes is None else chunks.sizes
         if 8 * sum(sizes) * chunks.p <= _HOME:
-            return Given(X.compute(), *vectors)
+            return Given(_home(X.compute()), *vectors)
         return Given(DaskMatrix(chunks.parts, chunks.p, chunks.names, sizes), *vectors)
 
     def new_rows(self, X: Any, names: list[str] | None) -> Any:
@@ -75,12 +75,14 @@ def _chunks(X: Any) -> _Chunks:
     return _Chunks(X.to_delayed()[:, 0].tolist(), X.shape[1], None, None if np.isnan(sizes).any() else list(sizes))
 
 
-def _sizes(X: Any) -> list[int]:
-    """Numbers of rows of chunks, counted."""
-    if is_frame(X):
-        return [int(size) for size in X.map_partitions(len).compute()]
-    return [int(size) for size in X.map_blocks(_length, dtype=int, chunks=((1,) * X.numblocks[0], (1,))).compute()]
+def _home(X: Any) -> Any:
+    """Computed rows; what a message brought may lie askew in memory, and products would be made in another order."""
+    return np.require(plain(X), requirements=["A"]) if isinstance(X, np.ndarray) else X
 
 
-def _length(chunk: Any) -> Any:
-    return np.full((1, 1), len(chunk))
+def _counted(parts: Sequence[Any]) -> list[int]:
+    """Numbers of rows of delayed parts."""
+    from dask.base import compute
+    from dask.delayed import delayed
+
+    return list(compute(*[delayed(len)(part) for part in parts]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from softmargin.core.array import Array
 from softmargin.designs.standardize import Columns
@@ -17,8 +18,9 @@ from softmargin.estimators.given.arguments import Given
 from softmargin.rows.elsewhere import Elsewhere, Streamed
 from softmargin.rows.on_disk import InFiles
 from softmargin.rows.stored.files import FileRows, RowSource, SomeRows
+from softmargin.rows.stored.functions import function_blocks
 from softmargin.rows.stored.read_ahead import read_ahead
-from softmargin.rows.stored.tables import Table, function_blocks, joined_blocks, spooled
+from softmargin.rows.stored.tables import Table, joined_blocks, spooled
 
 __all__ = ["Files", "OnDisk"]
 
@@ -58,13 +60,13 @@ class OnDisk(Elsewhere):
 
 
 class _Blocks(Streamed):
-    """Rows that are read once, block by block."""
+    """Rows that are read once, block by block: arrays, or data frames where their columns have names."""
 
-    def __init__(self, make: Callable[[], Iterator[Array]], names: list[str] | None) -> None:
-        self.make, self.names = make, names
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self.make = make
 
     def each(self, read: Callable[[Any], Any]) -> Any:
-        parts = [read(np.asarray(block, dtype=np.float64)) for block in read_ahead(self.make())]
+        parts = [read(block) for block in read_ahead(self.make())]
         if not parts:
             raise ValueError("there are no rows to predict: give at least one block.")
         return joined_blocks(parts)
@@ -91,10 +93,10 @@ class Files:
         """Rows to predict; of a table, the columns of the fit."""
         table = _table(X)
         if table is not None:
-            table = table if names is None else table.taking(names)
-            return _Blocks(table.blocks, table.names)
+            own = table if names is None else table.taking(names)
+            return _Blocks(lambda: (_named(rows, own.names) for rows in own.blocks()))
         if callable(X):
-            return _Blocks(lambda: (block for block, _ in function_blocks(X)), None)
+            return _Blocks(lambda: (_named(block.rows, block.names) for block in function_blocks(X, names)))
         source = _matrix(X)
         return None if source is None else OnDisk(source)
 
@@ -103,7 +105,12 @@ def _placed(source: FileRows, names: list[str] | None) -> Any:
     """A matrix at home where it is small, and in its file where it is not."""
     if 8 * source.shape[0] * source.shape[1] > _HOME:
         return OnDisk(source, names)
-    return source.read(0, source.shape[0])
+    return _named(source.read(0, source.shape[0]), names)
+
+
+def _named(rows: Array, names: list[str] | None) -> Any:
+    """Rows as a data frame, where their columns have names."""
+    return rows if names is None else pd.DataFrame(rows, columns=names)
 
 
 def _path(X: Any) -> Path | None:
@@ -149,13 +156,17 @@ def _of_table(table: Table, given: Given) -> Given:
 def _of_function(given: Given) -> Given:
     """A function that gives blocks of rows, or of rows and responses."""
     responses: list[Any] = []
+    names: list[str] = []
 
     def rows() -> Iterator[Array]:
-        for X, y in function_blocks(given.X):
-            responses.extend([] if y is None else [np.asarray(y)])
-            yield X
+        for block in function_blocks(given.X):
+            responses.extend([] if block.y is None else [np.asarray(block.y)])
+            names[:] = block.names or []
+            yield block.rows
 
-    X = _placed(spooled(rows()), None)
-    if responses and given.y is not None:
+    source = spooled(rows())
+    X = _placed(source, names or None)
+    y, *others = map(_vector, given[1:])
+    if responses and y is not None:
         raise ValueError("y was given, and the blocks have responses too; leave out one of the two.")
-    return given._replace(X=X, y=np.concatenate(responses) if responses else given.y)
+    return Given(X, np.concatenate(responses) if responses else y, *others)

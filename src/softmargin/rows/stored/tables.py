@@ -1,8 +1,8 @@
-"""Blocks of rows from Parquet files, Arrow datasets and functions, one after the other."""
+"""Blocks of rows from Parquet files and Arrow datasets, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.rows.stored.files import FileRows, scratch_file, write_at
 
-__all__ = ["Table", "function_blocks", "joined_blocks", "spooled"]
+__all__ = ["Table", "joined_blocks", "spooled"]
 
 _BATCH = 65_536  # rows that are decoded at once
 _NUMBERS = "fiub"
@@ -104,25 +104,6 @@ def _number(kind: Any) -> Any:
     except (NotImplementedError, TypeError):
         return None
     return found if found.kind in _NUMBERS else None
-
-
-def function_blocks(make: Callable[[], Any]) -> Iterator[tuple[Any, Any]]:
-    """Blocks that a function gives, as pairs of rows and responses; the latter are None where it gives rows alone."""
-    p = None
-    for number, block in enumerate(make()):
-        X, y = block if isinstance(block, tuple) else (block, None)
-        X = np.asarray(X)
-        if X.ndim != 2 or X.dtype.kind not in _NUMBERS:
-            raise ValueError(
-                f"block {number} has the shape {X.shape} and entries of type {X.dtype}; give matrices of numbers."
-            )
-        if p is not None and X.shape[1] != p:
-            raise ValueError(f"block {number} has {X.shape[1]} columns where the first has {p}; give all the same.")
-        if y is not None and len(y) != len(X):
-            raise ValueError(f"block {number} has {len(X)} rows and {len(y)} responses; give one for each.")
-        p = X.shape[1]
-        if len(X):
-            yield X, y
 
 
 def spooled(blocks: Iterator[Array]) -> FileRows:
