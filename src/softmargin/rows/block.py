@@ -53,15 +53,15 @@ class Block:
         self.cuts = [(at, min(at + CELL, hi)) for at in range(lo, hi, CELL)]
         self.numbers = range(first, first + len(self.cuts))
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Whether the design makes its sums over rows itself, in one piece."""
-        return self.design.whole
+        return bool(self.design.whole)
 
-    @property
+    @cached_property
     def entries_missing(self) -> bool:
         """Whether predictors vary at known coefficients, because entries of the columns are not known."""
-        return self.design.offers("excess")
+        return bool(self.design.offers("excess"))
 
     @cached_property
     def starts(self) -> Any:
