@@ -3,11 +3,12 @@
 import itertools
 import re
 import sys
+from typing import NamedTuple
 
 import pytest
 
 from softmargin.core import loop
-from softmargin.core.loop import Info, Outcome, Progress, iterate, run
+from softmargin.core.loop import Info, Outcome, Progress, Standstill, iterate, run
 
 
 class Countdown:
@@ -257,3 +258,38 @@ def test_closing_twice_ends_the_line_once(capsys):
     progress.close()
     progress.close()
     assert capsys.readouterr().err.count("\n") == 1
+
+
+# --- rounding -------------------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """A state of the engine below."""
+
+    number: int
+    objective: float
+
+
+class Wandering:
+    """Rises for ten steps, and wanders below the height of the tenth from then on."""
+
+    def init(self, model):
+        return Point(0, 0.0)
+
+    def step(self, model, state, iteration):
+        number = state.number + 1
+        new = Point(number, float(number) if number <= 10 else 9.0 - number % 3)
+        return new, Info(new.objective, abs(new.objective - state.objective))
+
+
+def test_an_ascent_that_wanders_ends_at_its_highest_state_and_says_so():
+    still = Standstill(5)
+    found = still.settle(run(Wandering(), None, max_iter=500, tol=1e-12, enough=still))
+    assert found.n_iter == 15 and found.state == Point(10, 10.0) and not found.converged
+    assert "has not risen in the last 5 of 15 iterations" in found.reason and found.reason.endswith(".")
+
+
+def test_an_ascent_that_ends_by_itself_stays_as_it_is():
+    still = Standstill(5)
+    found = still.settle(run(Wandering(), None, max_iter=8, enough=still))
+    assert found.n_iter == 8 and found.state == Point(8, 8.0) and not found.reason

@@ -14,7 +14,7 @@ from softmargin.storage.records import Table
 from softmargin.survival.states import States
 from softmargin.survival.watch import Last, OutOfTime, Place, Saved, present
 
-__all__ = ["Engine", "Gathers", "Info", "Outcome", "Progress", "iterate", "relative", "run"]
+__all__ = ["Engine", "Gathers", "Info", "Outcome", "Progress", "Standstill", "iterate", "relative", "run"]
 
 _LARGEST = 1e6  # bound from which a change is no longer measured by it: heavy rows would hide a change that matters
 _ROUNDING = 1e-15  # relative change of a bound that says nothing
@@ -55,6 +55,33 @@ class Outcome:
     interrupted: bool = False
     change: float = float("inf")
     reason: str = ""  # why it did not converge and what to do, where more rounds alone would not help
+
+
+class Standstill:
+    """The highest of the states of a run, which has ``enough`` where none of some further steps is higher.
+
+    An ascent that falls has come to the rounding of its sums, and would wander about there.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self.patience, self.since = patience, 0
+        self.best: Any = None
+
+    def __call__(self, state: Any) -> bool:
+        """Whether so many steps in a row were no higher."""
+        higher = self.best is None or state.objective > self.best.objective
+        self.best, self.since = (state, 0) if higher else (self.best, self.since + 1)
+        return self.since >= self.patience
+
+    def settle(self, outcome: Outcome) -> Outcome:
+        """The outcome of the run, at the highest state and with a reason if it was ended here."""
+        if self.since >= self.patience and not outcome.converged:
+            outcome.state = self.best
+            outcome.reason = (
+                f"the objective has not risen in the last {self.since} of {outcome.n_iter} iterations, because "
+                "rounding hides what is left to gain; give smaller sample weights or a smaller prior scale."
+            )
+        return outcome
 
 
 class Progress:

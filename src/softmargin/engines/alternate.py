@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from softmargin.core.array import Array
 from softmargin.core.loop import Info, relative
 from softmargin.core.model import Model, require
 from softmargin.core.unknown import Seen, implied
@@ -62,12 +64,18 @@ class Alternate:
 
     def init(self, model: Model) -> Alternated:
         """The engine's first state, and the unknowns' best densities then."""
+        return self._first(model, self.engine.init)
+
+    def at(self, model: Model, beta: Array) -> Alternated:
+        """The state of given coefficients, to start from, and the unknowns' best densities then."""
+        return self._first(model, lambda now: self.engine.at(now, beta))
+
+    def _first(self, model: Model, init: Callable[[Model], Any]) -> Alternated:
         states = self.start or tuple(unknown.start(model) for unknown in model.unknowns)
         now = implied(model, states)
         require(self.engine, loss=now.loss, prior=now.prior)
         nothing = (-math.inf,) * len(states)  # until every part is known no change can have lowered the objective
-        state = Alternated(self.engine.init(now), states, nothing, -math.inf)
-        return self._refreshed(model, state)
+        return self._refreshed(model, Alternated(init(now), states, nothing, -math.inf))
 
     def restart(self, model: Model, state: Alternated) -> Alternated:
         """A warm start: the state as seen by another prior, and the unknowns' best densities then."""

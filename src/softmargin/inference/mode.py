@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.core.loop import Outcome
+from softmargin.core.loop import Outcome, Standstill
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorMessage
 from softmargin.engines.alternate import Alternate
@@ -30,6 +30,7 @@ __all__ = ["mode"]
 
 _CHANGES = 20  # most single changes by which a mode that need not be the best is improved
 _UNFINISHED = 1e-6  # certified gap above which a mode is not called found
+_PATIENCE = 20  # steps in a row without a rise after which EM beside unknowns or terms has come to its rounding
 _CLOSE = 1e-12  # relative change at which EM beside unknowns or terms ends: it creeps
 
 
@@ -58,7 +59,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
     mode. Left-out predictors are as far from the mode's as they are from that fit's, since without one of its few rows
     a group's others change their sets.
     """
-    # steps over missing entries are slow: a rough fit, and one start where it has them
+    # steps over missing entries are slow: a rough fit, and one start where it has them and the coefficients
     slow = any(unknown.changes_rows for unknown in model.unknowns)
     quick = fit_vb(model, rough(settings) if slow else settings.aside()) if first is None else first
     if quick.outcome.interrupted:
@@ -82,13 +83,15 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
         return _newton(given, settings, held)._replace(values=values)
     options = dict(options_of(settings, "algorithm", "accelerate", "smoothing", "starts"))
     options.pop("algorithm", None)
+    near = slow and "starts" not in options
     starts = _positive(options.pop("starts", (1.0,) if convex or model.prior.parts or slow else (0.01, 1.0, 100.0)))
 
     def attempt(start: float) -> Outcome:
         engine = EM(shrink=start, **options)
         joint = Alternate(engine, mode=True, start=unknowns) if unknowns else engine
         limits = {"max_iter": settings.max_iter, "tol": min(settings.tol, _CLOSE)}
-        return run_engine(joint, given, settings, "em", **limits)
+        first, still = joint.at(given, state.coefficients[0]) if near else None, Standstill(_PATIENCE)
+        return still.settle(run_engine(joint, given, settings, "em", state=first, enough=still, **limits))
 
     outcome = best_of(attempt, starts)
     now, point, unknowns = view(given, outcome.state)
