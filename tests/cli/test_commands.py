@@ -11,7 +11,7 @@ import pytest
 from command import run
 
 import softmargin
-from softmargin import BayesianSVC, cli
+from softmargin import BayesianKernelClassifier, BayesianKernelRegressor, BayesianSVC, cli
 from softmargin.cli.precompile import fits
 from softmargin.estimators.tabular.tabular import Tabular
 from softmargin.inference.functions import INFERENCES
@@ -278,3 +278,22 @@ def test_whole_numbers_that_name_groups_stay_whole(data):
     later = frame.astype({"patient": float})
     later.loc[0, "patient"] = np.nan
     np.testing.assert_array_equal(model.predict_proba(later)[1:], model.predict_proba(frame)[1:])
+
+
+def test_saved_kernel_models_are_reported_and_paths_are_refused_in_a_sentence(tmp_path):
+    rng = np.random.default_rng(0)
+    X, f = rng.normal(size=(40, 2)), rng.normal(size=40)
+    f += X[:, 0]
+    two, pairs = BayesianKernelClassifier(learning_rate=0.25, length_scale=1.0), np.arange(40) % 3
+    for model, words in (
+        (two.fit(X, f > 0.0), "Kernel"),
+        (BayesianKernelClassifier(learning_rate=0.25, length_scale=1.0).fit(X, pairs), "Kernels of the pairs"),
+        (BayesianKernelRegressor(length_scale=1.0).fit(X, f), "Kernel"),
+    ):
+        softmargin.save(model, tmp_path / "kernel")
+        result = run("report", tmp_path / "kernel")
+        assert result.code == 0 and words in result.out.splitlines() and "length_scale" in result.out
+        told = json.loads(run("report", tmp_path / "kernel", "--json").out)
+        assert told["kernels"][0]["length_scale"] == 1.0
+    softmargin.save(softmargin.path(X, f > 0.0), tmp_path / "path")
+    refused("holds a path of modes", "report", tmp_path / "path")

@@ -121,7 +121,7 @@ def _facts(model: Any) -> dict[str, Any]:
         if value is not None:
             told[name.rstrip("_")] = value
     table = model.summary()
-    told["coefficients"] = [
+    told["coefficients" if "mean" in table else "kernels"] = [
         {"name": _key(key), **row} for key, row in zip(table.index, table.to_dict("records"), strict=True)
     ]
     return told

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["bar", "coefficients", "facts", "note", "plain", "print_json", "table"]
+__all__ = ["bar", "coefficients", "facts", "kernels", "note", "plain", "print_json", "table"]
 
 _WIDTH = 25  # letters of an interval bar
 _SHOWN = 15  # coefficients
@@ -68,6 +68,9 @@ def _chance(value: float) -> str:
 def coefficients(model: Any) -> None:
     """The coefficients that are farthest from zero in units of their spread, with their intervals."""
     frame = model.summary()
+    if "mean" not in frame:
+        kernels(frame)
+        return
     slopes = frame[frame.index.get_level_values(0) != "Intercept"]
     spread = slopes["sd"] if "sd" in slopes else pd.Series(1.0, index=slopes.index)
     order = (slopes["mean"].abs() / spread.where(spread > 0.0, 1.0)).to_numpy().argsort(kind="stable")[::-1][:_SHOWN]
@@ -85,6 +88,20 @@ def coefficients(model: Any) -> None:
         rows.append(words)
     left = f", {len(slopes) - len(shown)} more in the model" if len(slopes) > len(shown) else ""
     table(f"Coefficients{left}", ["", *names, *([" 95 % interval"] if whole else [])], rows)
+
+
+def kernels(frame: pd.DataFrame) -> None:
+    """What was learned of a kernel, one line for each pair of classes; left-out rows are told elsewhere."""
+    shown = frame[[name for name in frame.columns if not name.startswith("loo_") and name != "max_kv"]]
+    rows = [[str(key), *(_value(value) for value in row)] for key, row in zip(shown.index, shown.values, strict=True)]
+    if len(rows) == 1:
+        facts("Kernel", dict(zip(shown.columns, rows[0][1:], strict=True)))
+    else:
+        table("Kernels of the pairs", ["", *shown.columns], rows)
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
 def facts(title: str, entries: dict[str, Any]) -> None:

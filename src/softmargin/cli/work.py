@@ -13,6 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 from softmargin import BayesianSVC, BayesianSVR, compare, fit, load
 from softmargin.cli.tables import read_table
 from softmargin.core.validation import has_probabilities
+from softmargin.estimators.path import Path as ModePath
 from softmargin.estimators.tabular.tabular import Tabular
 from softmargin.plots.numbers.outcomes import Decisions
 from softmargin.report.study import Study
@@ -91,7 +92,10 @@ def by_formula(data: pd.DataFrame, formula: str, options: dict[str, Any], weight
 
 def model_of(path: Path) -> Any:
     """The model in a file."""
-    return load(path)
+    model = load(path)
+    if isinstance(model, ModePath):
+        raise ValueError(f"{str(path)!r} holds a path of modes, which no command takes; read it by softmargin.load.")
+    return model
 
 
 def rows_for(model: Any, path: Path, labels: Iterable[str] = ()) -> pd.DataFrame:
