@@ -122,3 +122,61 @@ def test_what_a_stream_cannot_do_is_said():
         model.partial_fit(X, y, sample_weight=np.zeros(300))
     assert model.loo_probability_.shape == (300, 2)  # what was refused has changed nothing
     assert model.partial_fit(X[:1], y[:1]).predict(X[:1]).shape == (1,)  # one row is a batch too
+
+
+FIRST = {"inference": "svi", "engine_options": OPTIONS, "random_state": 0}
+
+
+def test_a_batch_that_is_refused_leaves_the_model_as_it_was():
+    X, y, r = rows(600)
+    heavy = np.where(np.arange(300) == 0, 1e300, 1.0)
+    labels = BayesianSVC(learning_rate=0.5, **FIRST).partial_fit(X[:300], y[:300])
+    numbers = BayesianSVR(likelihood="squared", **FIRST).partial_fit(X[:300], r[:300])
+    for model, response in ((labels, y[300:]), (numbers, r[300:])):
+        before, coef = dict(vars(model)), model.coef_.copy()
+        with pytest.raises(ValueError, match="orders of magnitude apart"):
+            model.partial_fit(X[300:], response, sample_weight=heavy)
+        with pytest.raises(ValueError, match="orders of magnitude apart"):
+            model.partial_fit(X[300:] * 1e200, response)
+        assert vars(model) == before and (model.coef_ == coef).all()
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="Input y contains"):
+            numbers.partial_fit(X[300:], np.where(np.arange(300) == 7, bad, r[300:]))
+    np.testing.assert_array_equal(numbers.coef_, coef)
+
+
+def test_parameters_and_classes_that_changed_since_the_first_batch_are_refused():
+    X, y, r = rows(600)
+    model = BayesianSVC(learning_rate=0.5, **FIRST)
+    with pytest.raises(ValueError, match=r"labels \[True\] that classes=\[False\] does not name"):
+        model.partial_fit(X, y, classes=[False])
+    model.partial_fit(X, y, classes=[False, True])
+    for name, value in {"likelihood": "logit", "fit_intercept": False, "learning_rate": 0.7, "prior": "lasso"}.items():
+        old = getattr(model, name)
+        with pytest.raises(ValueError, match=f"since then {name} changed"):
+            model.set_params(**{name: value}).partial_fit(X, y)
+        model.set_params(**{name: old})
+    with pytest.raises(ValueError, match="are not those of the first call"):
+        model.partial_fit(X, y, classes=[0, 1, 2])
+    model.set_params(tol=1e-5, learning_rate=np.float64(0.5)).partial_fit(X, y, classes=[True, False])
+    numbers = BayesianSVR(likelihood="squared", **FIRST).fit(X, r)
+    with pytest.raises(ValueError, match="since then standardize changed"):
+        numbers.set_params(standardize=False).partial_fit(X, r)
+
+
+def test_every_batch_may_be_in_files(tmp_path, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    X, y, _ = rows(600)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.assign(y=y).to_parquet(tmp_path / "x.parquet")
+    np.save(tmp_path / "x.npy", X)
+    model, known = BayesianSVC(learning_rate=0.5, **FIRST), BayesianSVC(learning_rate=0.5, **FIRST)
+    for _ in range(2):
+        model.partial_fit(tmp_path / "x.parquet", "y", classes=[False, True])
+        known.partial_fit(frame, y)
+    np.testing.assert_array_equal(model.coef_, known.coef_)
+    plain, same = (BayesianSVC(learning_rate=0.5, **FIRST).partial_fit(X, y) for _ in range(2))
+    monkeypatch.setattr("softmargin.estimators.given.files._HOME", 0)  # files of any size come home as a batch
+    plain.partial_fit(str(tmp_path / "x.npy"), y)
+    np.testing.assert_array_equal(plain.coef_, same.partial_fit(X, y).coef_)

@@ -10,10 +10,10 @@ import numpy as np
 
 from softmargin.core.validation import fitted
 
-__all__ = ["by_batches", "check_finite_fit", "fresh"]
+__all__ = ["ADVICE", "by_batches", "check_finite_fit", "fresh", "unharmed"]
 
 _NUMBERS = ("coef_", "intercept_", "scale_", "noise_", "epsilon_", "inclusion_")
-_ADVICE = (
+ADVICE = (
     "weights, columns or prior scales are too many orders of magnitude apart for double precision: bring them closer "
     "together, standardize, or use another inference"
 )
@@ -22,9 +22,16 @@ _ADVICE = (
 @contextmanager
 def fresh(estimator: Any) -> Iterator[None]:
     """Take the fitted attributes away for the length of a fit, and bring them back if it raises."""
+    with unharmed(estimator):
+        for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
+            del estimator.__dict__[name]
+        yield
+
+
+@contextmanager
+def unharmed(estimator: Any) -> Iterator[None]:
+    """Bring the attributes back as they were if learning raises or ends with numbers that are not finite."""
     before = estimator.__dict__.copy()
-    for name in [name for name in before if name.endswith("_") and not name.startswith("_")]:
-        del estimator.__dict__[name]
     try:
         yield
         check_finite_fit(estimator)
@@ -32,7 +39,7 @@ def fresh(estimator: Any) -> Iterator[None]:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
         if isinstance(error, (np.linalg.LinAlgError, ArithmeticError)):
-            raise ValueError(f"the fit broke down numerically: {_ADVICE}.") from error
+            raise ValueError(f"the fit broke down numerically: {ADVICE}.") from error
         raise
 
 
@@ -50,4 +57,4 @@ def check_finite_fit(estimator: Any) -> None:
     parts["posterior_.mean"] = fitted(fitted(estimator, "posterior_"), "mean")
     for name, value in parts.items():
         if isinstance(value, (float, np.ndarray)) and not np.isfinite(value).all():
-            raise ValueError(f"the fit ended with {name} that is not finite; {_ADVICE}.")
+            raise ValueError(f"the fit ended with {name} that is not finite; {ADVICE}.")

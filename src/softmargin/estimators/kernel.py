@@ -19,9 +19,9 @@ from softmargin.core.validation import (
     row_weights,
 )
 from softmargin.estimators._callbacks import fit_tasks, managed
-from softmargin.estimators._streaming import check_first
+from softmargin.estimators._streaming import check_first, check_later, rows_so_far
 from softmargin.estimators.assess.export import FitRows
-from softmargin.estimators.fresh import by_batches, fresh
+from softmargin.estimators.fresh import by_batches, fresh, unharmed
 from softmargin.estimators.kernel_machine import PROBABILITIES, WITHOUT_SCALE, ClassMachine
 from softmargin.estimators.linear import named_loss
 from softmargin.estimators.parameters import keywords
@@ -35,6 +35,7 @@ from softmargin.models.observed import Observed
 from softmargin.models.remarks import remark_on_models, warn_of_models
 from softmargin.refusals import refused
 from softmargin.rows.streams import Streams
+from softmargin.survival.fits import parameters_of
 
 __all__ = ["BayesianKernelClassifier"]
 
@@ -245,10 +246,12 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         if before is None or not isinstance(before.parts[0], KernelStream):
             check_first(classes, y)
             return self.fit(X, y, sample_weight)
+        check_later(self, classes)
         recipe = self._recipe()
         check_numeric(X)
-        X, y = self._rows(X, y=labels_given(y), reset=False)
-        return self._fit(recipe, X, y, known_labels(y, self.classes_), sample_weight, self._fitted)
+        with unharmed(self):
+            X, y = self._rows(X, y=labels_given(y), reset=False)
+            return self._fit(recipe, X, y, known_labels(y, self.classes_), sample_weight, self._fitted)
 
     def _fit(
         self, recipe: KernelRecipe, X: Any, y: Any, index: Any, sample_weight: Any, before: Any = None
@@ -258,7 +261,9 @@ class BayesianKernelClassifier(ClassifierMixin, ClassMachine):
         chosen = count > 0
         used = np.flatnonzero(chosen)
         each, end = fit_tasks(self, X, y) if before is None else ((lambda iteration, info: False), (lambda: None))
+        self._rows_before = 0.0 if before is None else rows_so_far(self)
         if before is None:
+            self._settled = parameters_of(self)
             weight = row_weights(count, index, self.classes_, self.class_weight)
             self._by_class = np.zeros(len(self.classes_))
             self._by_class[index[used]] = weight[used] / count[used]

@@ -29,7 +29,7 @@ from softmargin.models.random_effects.terms import separated, warn_of_groups
 from softmargin.models.two_class import Recipe
 from softmargin.rows.elsewhere import Streamed
 from softmargin.rows.streams import Streams
-from softmargin.survival.fits import Surviving
+from softmargin.survival.fits import Surviving, parameters_of
 
 __all__ = ["LinearMachine", "check_level", "named_loss"]
 
@@ -139,6 +139,7 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Composed):
     def _note_training(self, rows: Training) -> None:
         """Keep what is asked of the training rows later."""
         self._used = rows.used
+        self._settled, self._batches, self._rows_before = parameters_of(self), 0, 0.0  # for batches that come later
         self._seen = FitRows.of(rows.X, rows.used)
         if rows.indicators is not None:
             self.indicators_ = rows.indicators

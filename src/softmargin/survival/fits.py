@@ -20,7 +20,7 @@ from softmargin.exceptions import CheckpointWarning, SavedFileError, warn_user
 from softmargin.survival.checkpoints import Checkpoints
 from softmargin.survival.watch import Memory, TimeLimit, Watch, watched
 
-__all__ = ["Surviving"]
+__all__ = ["Surviving", "parameters_of"]
 
 # parameters that say how a fit is looked after, and how many threads it has: none changes what it does
 _CARE = {"max_time", "checkpoint", "checkpoint_every", "resume", "warm_start", "verbose", "n_jobs"}
@@ -57,8 +57,8 @@ class Surviving:
         limit = None if self.max_time is None else TimeLimit(float(self.max_time))
         files, memory, before = None, None, None
         if self.checkpoint is not None or self.warm_start:
-            about: dict[str, Any] = {"estimator": type(self).__name__, "data": _fingerprint(data), **_parameters(self)}
             known = vars(self)
+            about: dict[str, Any] = {"estimator": type(self).__name__, "data": _fingerprint(data)} | parameters_of(self)
             about |= {name: _fingerprint(known.get(attribute)) for name, attribute in _LABELS.items()}
             about[_FITS] = 0
             if self.warm_start:
@@ -124,7 +124,7 @@ def _opened(folder: Any, every: float, resume: bool, about: dict[str, Any], stre
     return files, replace(streams, key=tuple(key))
 
 
-def _parameters(estimator: Any) -> dict[str, str]:
+def parameters_of(estimator: Any) -> dict[str, str]:
     """The parameters that make a fit what it is, as texts."""
     given = estimator.get_params(deep=False)
     return {name: _text(name, value) for name, value in sorted(given.items()) if name not in _CARE}
@@ -135,6 +135,7 @@ def _text(name: str, value: Any) -> str:
         return type(value).__name__  # it has moved on since; the streams are written
     if isinstance(value, np.ndarray | pd.DataFrame | pd.Series):
         return _fingerprint(value)
+    value = value.item() if isinstance(value, np.generic) else value
     with np.printoptions(threshold=sys.maxsize, precision=17):  # arrays in full
         text = repr(value)
     plain = re.sub(r" at 0x[0-9a-fA-F]+", "", text)  # where it is in memory says nothing

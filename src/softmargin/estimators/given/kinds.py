@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+import pandas as pd
+
+from softmargin.core.validation import is_frame
 from softmargin.estimators.given.arguments import Given
 from softmargin.estimators.given.dask import DaskCollections
 from softmargin.estimators.given.devices import Devices
 from softmargin.estimators.given.files import Files
+from softmargin.rows.elsewhere import Elsewhere
+from softmargin.rows.memory import check_room
 
-__all__ = ["Kind", "new_rows", "taken"]
+__all__ = ["Kind", "at_home", "new_rows", "taken"]
 
 
 class Kind(Protocol):
@@ -33,6 +39,20 @@ def taken(X: Any, y: Any, sample_weight: Any, groups: Any) -> Given:
         if found is not None:
             return found
     return given
+
+
+def at_home(X: Any, y: Any, sample_weight: Any, names: Any) -> Given:
+    """The same with all rows in memory; of a table that is read, the columns of a fit where it has them all."""
+    given = taken(X, y, sample_weight, None)
+    rows = given.X
+    if isinstance(rows, Elsewhere):
+        n, p = rows.shape
+        check_room(8.0 * n * p, f"{n} rows and {p} columns in memory", "give some of the rows at a time")
+        values = rows[np.arange(n)]
+        rows = values if rows.names is None else pd.DataFrame(values, columns=rows.names)
+    if rows is not X and is_frame(rows) and names is not None and set(names) < set(rows.columns):
+        rows = rows[list(names)]
+    return given._replace(X=rows)
 
 
 def new_rows(X: Any, names: list[str] | None) -> Any:
