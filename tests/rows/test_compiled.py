@@ -1,10 +1,12 @@
 """The cache of compiled functions: no state of its files and no lack of a folder may break a fit."""
 
 import importlib.util
+import io
 import os
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -178,3 +180,96 @@ def test_every_compiled_function_of_the_package_goes_through_the_one_decorator()
     assert not [
         path.name for path in others if "from numba import njit" in path.read_text() or "numba.njit" in path.read_text()
     ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("stream", "times"), [(Terminal, 1), (io.StringIO, 0)], ids=["terminal", "file"])
+def test_compiling_is_announced_once_and_on_a_terminal_alone(monkeypatch, stream, times):
+    monkeypatch.setattr(sys, "stderr", stream())
+    watched = compiled._Notice(patience=0.15).around(time.sleep)
+    for seconds in (0.1, 0.1, 0.2):  # the second goes on after the patience is spent
+        watched(seconds)
+    assert sys.stderr.getvalue().count("compiling (once)…") == times
+
+
+def test_what_compiles_quickly_is_not_announced(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert compiled._Notice(patience=60.0).around(lambda x: 2 * x)(4) == 8
+    assert sys.stderr.getvalue() == ""
+
+
+def test_every_compiled_function_is_watched(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(compiled, "_notice", compiled._Notice(patience=0.0))
+    path = tmp_path / "doubling.py"
+    path.write_text(SOURCE.format(factor=2.0))
+    assert load(path)(4.0) == 8.0
+    assert sys.stderr.getvalue() == "softmargin: compiling (once)…\n"
+
+
+NESTED = """
+from softmargin.rows.compiled import njit
+
+@njit(cache=True, nogil=True)
+def once(x, extra):
+    if extra < 0:
+        raise ValueError("less than nothing")
+    return x + extra
+
+@njit(cache=True, nogil=True)
+def twice(x):
+    return once(x, 1) + once(x, 2) - 3.0
+"""
+
+
+def nested(path):
+    path.write_text(NESTED)
+    function = load(path)
+    return function, function.py_func.__globals__["once"]
+
+
+def test_a_function_that_compiled_code_calls_is_linked_into_it_and_has_no_machine_code_of_its_own(tmp_path):
+    twice, once = nested(tmp_path / "nested.py")
+    assert twice(4.0) == 8.0
+    assert not once.overloads and len(files(tmp_path / "nested.py", "nbc")) == 1
+    assert once(4.0, 1) == 5.0
+    with pytest.raises(ValueError, match="less than nothing"):
+        once(4.0, -1)
+    again, _ = nested(tmp_path / "nested.py")
+    assert again(4.0) == 8.0 and hits(again) == 1
+
+
+def test_what_python_has_called_is_not_compiled_again_for_compiled_callers(tmp_path, monkeypatch):
+    twice, once = nested(tmp_path / "nested.py")
+    assert once(4.0, 1) == 5.0
+    monkeypatch.setattr(compiled._Translation, "__init__", None)
+    assert twice(4.0) == 8.0
+
+
+def test_an_error_inside_a_linked_function_reaches_the_caller(tmp_path):
+    path = tmp_path / "nested.py"
+    path.write_text(NESTED.replace("once(x, 2)", "once(x, int(-x))"))
+    with pytest.raises(ValueError, match="less than nothing"):
+        load(path)(4.0)
+
+
+def test_code_that_refers_to_what_a_library_no_longer_has_is_compiled_again(source, monkeypatch):
+    def gone(*_):
+        raise AttributeError("module 'numba' has no attribute 'gone'")
+
+    monkeypatch.setattr(compiled._Located, "rebuild", gone)
+    mended = load(source)
+    assert mended(4.0) == 8.0 and hits(mended) == 0
+
+
+def test_faults_of_the_cache_itself_are_not_taken_for_misses(source, monkeypatch):
+    def wrong(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(compiled._Files, "_read", wrong)
+    with pytest.raises(ZeroDivisionError):
+        load(source)(4.0)
