@@ -1,38 +1,23 @@
 """``softmargin demo`` does what it says: figures as in a fit made here, a picture, and plain errors."""
 
-import contextlib
-import io
 import os
 import re
 import subprocess
 import sys
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from command import Run, run
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
-from softmargin import BayesianSVC, __version__, cli
+from softmargin import BayesianSVC, __version__
 from softmargin.cli import app
 from softmargin.cli import demo as demonstration
 
 PICTURE = "softmargin-demo.png"
-
-
-class Run(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def run(*argv):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = cli.main([str(word) for word in argv])
-    return Run(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from softmargin.core.validation import (
 from softmargin.estimators._callbacks import CallbackSupport
 from softmargin.estimators.assess.export import Exported
 from softmargin.estimators.parameters.parts import Composed
+from softmargin.estimators.parameters.runs import Running
 from softmargin.inference.notices import notice_of_fits, warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise, by_model
@@ -52,7 +53,7 @@ def _interval(lengths: Array | None) -> dict[str, float]:
     return {"length_lower": lower, "length_upper": upper}
 
 
-class KernelMachine(Surviving, CallbackSupport, Exported, Composed):
+class KernelMachine(Surviving, CallbackSupport, Exported, Running, Composed):
     """Base of the kernel estimators; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
@@ -107,19 +108,6 @@ class KernelMachine(Surviving, CallbackSupport, Exported, Composed):
         given = self.get_params(deep=False)
         own = {name: given[name] for name in ("kernel", "length_scale", "scale", "basis", "inference")}
         return own | {"scaled": self.standardize, "n_inducing": self._points, "run": self._run_settings()}
-
-    def _run_settings(self) -> dict[str, Any]:
-        """Lengths, tolerances and options of the engine."""
-        given = self.get_params(deep=False)
-        run = {name: given[name] for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
-        return run | {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
-
-    def _workers(self) -> int:
-        if self.n_jobs is None:
-            return 1
-        from joblib import effective_n_jobs
-
-        return int(effective_n_jobs(self.n_jobs))
 
     def _rows(self, X: Any, **options: Any) -> Any:
         """Rows as the kernel takes them, with y if it is among the options."""

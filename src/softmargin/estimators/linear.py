@@ -22,6 +22,7 @@ from softmargin.estimators._training import Training, without_frame
 from softmargin.estimators.assess.export import Exported, FitRows
 from softmargin.estimators.given.kinds import new_rows
 from softmargin.estimators.parameters.parts import Composed
+from softmargin.estimators.parameters.runs import Running
 from softmargin.exceptions import DataWarning, warn_user
 from softmargin.inference.notices import notice_of_fits
 from softmargin.models.build import SOLVERS
@@ -50,7 +51,7 @@ def named_loss(likelihood: str | Loss, known: Mapping[str, Callable[[], Loss]]) 
     return next((name for name, make in known.items() if make() == likelihood), repr(likelihood)), likelihood
 
 
-class LinearMachine(Surviving, CallbackSupport, Exported, Composed):
+class LinearMachine(Surviving, CallbackSupport, Exported, Running, Composed):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
     _fitted: Any
@@ -83,19 +84,6 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Composed):
         if not isinstance(self.engine_options, (dict, type(None))):
             raise ValueError(f"engine_options must be a dict or None; got {self.engine_options!r}.")
         self._check_survival()
-
-    def _run_settings(self) -> dict[str, Any]:
-        """Lengths, tolerances and options of the engine."""
-        given = self.get_params(deep=False)
-        run = {name: given[name] for name in ("draws", "warmup", "chains", "thin", "max_iter", "tol")}
-        return run | {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
-
-    def _workers(self) -> int:
-        if self.n_jobs is None:
-            return 1
-        from joblib import effective_n_jobs
-
-        return int(effective_n_jobs(self.n_jobs))
 
     def _constant_columns(self, keep: Any) -> str:
         """A sentence about columns that do not vary, or nothing."""

@@ -1,0 +1,30 @@
+"""Parameters of the run of an engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
+
+__all__ = ["Running"]
+
+_LENGTHS = ("draws", "warmup", "chains", "thin", "max_iter", "tol")
+
+
+class Running(BaseEstimator):
+    """An estimator that runs an engine."""
+
+    verbose: int
+    engine_options: dict[str, Any] | None
+    n_jobs: int | None
+
+    def _run_settings(self) -> dict[str, Any]:
+        """Lengths, tolerances and options of the engine."""
+        given = self.get_params(deep=False)
+        run = {name: given[name] for name in _LENGTHS}
+        return run | {"verbose": int(self.verbose), "options": dict(self.engine_options or {})}
+
+    def _workers(self) -> int:
+        """Number of threads."""
+        return 1 if self.n_jobs is None else int(effective_n_jobs(self.n_jobs))
