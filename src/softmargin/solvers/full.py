@@ -10,6 +10,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.core.space import Normal, Space
+from softmargin.rows.totals import runs, totals_of
 from softmargin.solvers.gaussian import LAPACK, Gaussian
 from softmargin.solvers.low_rank import WideNormal
 from softmargin.solvers.woodbury import WoodburyGaussian
@@ -65,12 +66,19 @@ class Full(Space):
     def dual_feasible(self, g: Array, y: Array, target: Array) -> Array:
         """The heavier class is shrunk."""
         wanted = float(target.sum())  # what sum y g is at the optimum
-        positive, negative = float(g[y > 0].sum()), float(g[y < 0].sum())
+        sides = totals_of(len(y), lambda at: [(g[at], y[at] > 0), (g[at], y[at] < 0)])
+        positive, negative = sides.tolist()
+        up, down = 1.0, 1.0
         if positive - negative > wanted and positive > 0.0:
-            return np.where(y > 0, g * max((negative + wanted) / positive, 0.0), g)
-        if negative > 0.0:
-            return np.where(y < 0, g * max((positive - wanted) / negative, 0.0), g)
-        return g
+            up = max((negative + wanted) / positive, 0.0)
+        elif negative > 0.0:
+            down = max((positive - wanted) / negative, 0.0)
+        else:
+            return g
+        out = np.empty(len(g))
+        for at in runs(len(g)):
+            out[at] = g[at] * np.where(y[at] > 0, up, np.where(y[at] < 0, down, 1.0))
+        return out
 
     def dual_representative(self, score: Array, precision: Array, corner: Any) -> Array:
         return score

@@ -12,7 +12,7 @@ from softmargin.core.model import Model
 from softmargin.core.visits import One
 from softmargin.priors.penalty import Penalty
 from softmargin.rows.in_memory import Blocks
-from softmargin.rows.totals import totals_of
+from softmargin.rows.totals import runs, totals_of
 
 __all__ = ["Certificate", "certify", "certify_given", "log_likelihood", "objective_of"]
 
@@ -38,6 +38,13 @@ def log_likelihood(model: Model, f: Array) -> float:
     return float(totals_of(len(f), parts)[0])
 
 
+def _boxed(g: Array, most: Array) -> Array:
+    """Multipliers clipped to [0, most]; the same vector where they are in their box already."""
+    if all(bool(((g[at] >= 0.0) & (g[at] <= most[at])).all()) for at in runs(len(g))):
+        return g
+    return np.clip(g, 0.0, most)
+
+
 def _signed(block: Any, small: None, g: One) -> Any:
     """Sum ``X'(y g)`` and g."""
     return block.rmatvec(block.y * g.f), block.sums(g.f)
@@ -57,10 +64,12 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     equations tie the coefficients, the score counts only up to what their space cannot see.
     """
     objective = objective_of(model, beta, f, penalty)
-    g = np.clip(g, 0.0, elementwise(lambda each: 2.0 * each, model.c))
+    g = _boxed(g, elementwise(lambda each: 2.0 * each, model.c))
     if model.free.any():
         g = model.space.dual_feasible(g, model.y, penalty.precision[model.free] * beta[model.free])
-    score, (total,) = model.blocks.sum(_signed, None, model.blocks.place(One(g)))
+    placed = model.blocks.place(One(g))
+    del g  # where rows are very many it now is in a file
+    score, (total,) = model.blocks.sum(_signed, None, placed)
     shrink, conjugate = penalty.conjugate(model.space.dual_representative(score, penalty.precision, penalty.corner))
     lower = shrink * float(total) - conjugate
     return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))

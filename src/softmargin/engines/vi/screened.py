@@ -18,7 +18,7 @@ from softmargin.engines.mode.smoothed_start import approach, picked, spread_rows
 from softmargin.engines.vi._gaussian_visits import Precisions
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.priors.penalty import Penalty
-from softmargin.rows.totals import flags, kth_smallest, places
+from softmargin.rows.totals import flags, kth_smallest, places, runs
 
 __all__ = ["Screened", "ScreenedVI"]
 
@@ -102,8 +102,8 @@ def _guessed(model: Model, q: Normal, f: Array, sample: Array) -> VIState:
     """
     v, y, reach = np.full(len(f), float(sample.mean())), model.y, _REACHES[0] * math.sqrt(2.0 * float(sample.max()))
     close = places(len(f), lambda at: np.abs(1.0 - y[at] * f[at]) < reach)
-    if len(close):
-        v[close] = picked(model, close).blocks.row_quad(q.root)
+    for at in runs(len(close)):
+        v[close[at]] = picked(model, close[at]).blocks.row_quad(q.root)
     rows = model.blocks.place(Moments(f, v))
     return GaussianVI().known(model, q, model.blocks.keep(messages, Face(model.loss, "gaussian"), rows)[0], -math.inf)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,11 +32,26 @@ class Vector(Protocol):
         """All entries."""
 
 
+class _Shared:
+    """An array that all have in common who want it at one time, and that is gone when nobody does."""
+
+    def __init__(self) -> None:
+        self._found: Any = None
+
+    def of(self, make: Callable[[], Array]) -> Array:
+        """The array that somebody has, or else a new one."""
+        found: Array | None = None if self._found is None else self._found()
+        if found is None:
+            found = make()
+            self._found = weakref.ref(found)
+        return found
+
+
 class AtHome:
     """A vector in memory, of any type of number."""
 
     def __init__(self, x: Any) -> None:
-        self.x = x
+        self.x, self._shared = x, _Shared()
 
     def write(self, lo: int, part: Array) -> None:
         """Set the entries from lo on."""
@@ -50,14 +67,14 @@ class AtHome:
 
     def whole(self) -> Array:
         """All entries."""
-        return self.x if self.x.dtype == np.float64 else self.x.astype(np.float64)
+        return self.x if self.x.dtype == np.float64 else self._shared.of(lambda: self.x.astype(np.float64))
 
 
 class InScratch:
     """A vector in a file that is gone with it."""
 
     def __init__(self, n: int) -> None:
-        self.n, self.file = n, scratch_file()
+        self.n, self.file, self._shared = n, scratch_file(), _Shared()
 
     def write(self, lo: int, part: Array) -> None:
         """Set the entries from lo on."""
@@ -76,7 +93,7 @@ class InScratch:
 
     def whole(self) -> Array:
         """All entries, mapped into memory for as long as somebody has them; changes are not written."""
-        return np.asarray(np.memmap(self.file, dtype=np.float64, mode="c", shape=(self.n,)))
+        return self._shared.of(lambda: np.asarray(np.memmap(self.file, dtype=np.float64, mode="c", shape=(self.n,))))
 
 
 def new_vector(n: int) -> Vector:
