@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, by_label
 
 __all__ = [
     "IMPUTE",
@@ -254,7 +254,7 @@ def known_labels(y: Any, classes: Any) -> Any:
 
 def row_weights(sample_weight: Array, index: Any, classes: Any, class_weight: Any) -> Array:
     """Sample weight times class weight of every row; 'balanced' counts rows by their sample weight."""
-    total = np.bincount(index, sample_weight, minlength=len(classes))
+    total = by_label(index, sample_weight, len(classes))
     for label, own in zip(classes.tolist(), total, strict=True):
         if not own > 0:
             left = "only one class is left" if len(classes) == 2 else "it cannot be learned"

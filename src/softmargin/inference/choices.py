@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 
-from softmargin.core.array import Array
+from softmargin.core.array import Array, by_label
 from softmargin.rows.totals import totals
 
 __all__ = [
@@ -238,7 +238,7 @@ def mean_and_error(values: Array, count: Array) -> tuple[float, float]:
 
 def entropy(label: Any, count: Array) -> float:
     """Log loss of the class shares: what a model that says nothing reaches."""
-    share = np.bincount(label, count)
+    share = by_label(label, count)
     share = share[share > 0] / share.sum()
     return float(-(share * np.log(share)).sum())
 
@@ -249,9 +249,9 @@ def tilted(label: Any, count: Array) -> Array:
     For two classes that is twice the share of the other one. Their sum is proportional to what the rows say about a
     logit at these class shares, so that one rate serves all shares, and no row weighs more than the number of classes.
     """
-    total = np.bincount(label, count)
+    total = by_label(label, count)
     harmonic = np.count_nonzero(total) / float((1.0 / total[total > 0]).sum())
-    weight: Array = harmonic / total[label]
+    weight: Array = (harmonic / np.where(total > 0, total, 1.0))[label]
     return weight
 
 

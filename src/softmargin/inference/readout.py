@@ -187,7 +187,7 @@ class BinaryReadout:
     def of_mode(self, model: Model, point: ActiveSet, penalty: Penalty) -> HeldOut:
         own = model.space.offers("left_out")  # of a space without matrices
         f = (model.space.left_out if own else leave_one_out)(model, point, penalty, self.part)
-        return self.linked(model, f, np.zeros_like(f), float("nan"), smooth=True)
+        return self.linked(model, f, np.zeros(len(f)), float("nan"), smooth=True)
 
     def of_smooth_mode(self, model: Model, beta: Array, f: Array, precision: Array) -> HeldOut:
         """From the mode of a loss with a curvature everywhere: one Newton step without the row."""

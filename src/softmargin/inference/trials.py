@@ -189,7 +189,7 @@ def at_candidate(model: Model, settings: Settings, candidate: Candidate) -> tupl
     readout: Any = settings.readout
     weight = elementwise(lambda each: candidate.rate * each, model.c)
     if candidate.tilt:
-        weight = weight * tilted((model.y > 0.0).astype(np.intp), readout.weight)
+        weight = weight * tilted((model.y > 0.0).astype(np.uint8), readout.weight)
         settings = replace(settings, readout=replace(readout, free_offset=True))
     return model.with_weight(weight), settings
 

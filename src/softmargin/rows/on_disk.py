@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array, elementwise
+from softmargin.rows.away import RowsAway
 from softmargin.rows.block import CELL, Block
-from softmargin.rows.by_visits import ByVisits
-from softmargin.rows.in_memory import Blocks, Cell
+from softmargin.rows.in_memory import Blocks
 from softmargin.rows.stored.later import Later
 from softmargin.rows.stored.read_ahead import read_ahead
 from softmargin.rows.stored.vectors import Collector, Kept, Vector, vector_of
@@ -43,7 +42,7 @@ class _Visited(NamedTuple):
     held: Any  # keeps those arrays, whose places in memory are their names
 
 
-class InFiles(ByVisits):
+class InFiles(RowsAway):
     """Rows whose columns stay in files, visited block by block; cells and sums are those of rows in memory.
 
     Parameters
@@ -56,15 +55,11 @@ class InFiles(ByVisits):
         How many threads work on blocks; it never changes a result.
     """
 
-    residual = 0.0
-    has_residual = False
-
     def __init__(self, design: Any, y: Any, weight: Any, *, workers: int = 1) -> None:
         self.design, self.workers, self.shape = design, workers, design.shape
-        n, p = self.shape
+        p = self.shape[1]
         self._y, self._weight = vector_of(np.zeros(0) if y is None else y), vector_of(weight)
         self._step = CELL * max(1, min(_CELLS, _BYTES // (8 * CELL * max(p, 1))))
-        self.cells = [Cell(k, lo, min(lo + CELL, n)) for k, lo in enumerate(range(0, n, CELL))]
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
 
     @property
@@ -76,11 +71,6 @@ class InFiles(ByVisits):
     def weight(self) -> Array:
         """Weights, home."""
         return self._weight.whole()
-
-    def _twin(self, **changes: Any) -> InFiles:
-        twin = copy.copy(self)
-        twin.__dict__.update(changes)
-        return twin
 
     def redesigned(self, design: Any) -> InFiles:
         """The same responses with other columns."""
@@ -106,21 +96,6 @@ class InFiles(ByVisits):
         """Give the threads back."""
         if self._pool is not None:
             self._pool.shutdown()
-
-    def parallel(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Apply ``fn`` to every item, in turn: each reads the rows."""
-        return [fn(item) for item in items]
-
-    def map(self, fn: Callable[[Cell], Any]) -> list[Any]:
-        """Apply ``fn`` to every cell; the answers come in the order of the cells."""
-        return [fn(cell) for cell in self.cells]
-
-    def reduce(self, fn: Callable[[Cell], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Sum over cells of the tuples ``fn`` returns, in a fixed tree order."""
-        tree = TreeSum()
-        for cell in self.cells:
-            tree.push(cell.number, 0, fn(cell))
-        return tree.total()
 
     def sum(self, visit: Any, small: Any = None, *kept: Any) -> tuple[Any, ...]:
         """One pass over the rows that adds something up."""
@@ -148,10 +123,6 @@ class InFiles(ByVisits):
     def pick(self, index: Any) -> Blocks:
         """Some rows, home."""
         return Blocks(self.design.pick(index), self._y.pick(index), self._weight.pick(index))
-
-    def excess(self, mean: Array) -> float:
-        """Variance of every predictor at known coefficients: none, since no entries are missing."""
-        return self.residual
 
     def _runs(self, ahead: Callable[[], bool]) -> Iterator[_Run]:
         """The blocks, read where ``ahead`` says that they will be wanted, and otherwise when they are."""

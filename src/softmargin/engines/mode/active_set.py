@@ -13,9 +13,10 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dgetrf, dgetrs
 
-from softmargin.core.array import Array, elementwise
+from softmargin.core.array import Array
 from softmargin.core.model import Model
-from softmargin.engines.mode.duality_gap import Certificate, certify
+from softmargin.core.visits import Marked
+from softmargin.engines.mode.duality_gap import Certificate, boxed, certify, largest_multipliers
 from softmargin.priors.penalty import Penalty
 from softmargin.rows.totals import largest_at, runs
 
@@ -38,6 +39,11 @@ class ActiveSet(NamedTuple):
     certificate: Certificate
 
 
+def _pulled(block: Any, small: None, inside: Marked) -> Any:
+    """Sum ``X'(2 c y)`` over the rows inside the margin."""
+    return (block.rmatvec(np.where(inside.marks != 0, 2.0 * block.weight * block.y, 0.0)),)
+
+
 def _solve(
     model: Model,
     penalty: Penalty,
@@ -52,12 +58,13 @@ def _solve(
     U are the rows inside the margin and S those on it; the unknowns are (beta, g_S), and where equations tie the
     coefficients their multipliers.
     """
-    y, c = model.y, model.c
+    y = model.y
     Z = (model.blocks.design.rows(np.flatnonzero(margin)) * y[margin][:, None])[:, active]
     Z = np.vstack((Z, model.space.ties(active)))
     m, p = Z.shape
     pinned = int(margin.sum())
-    pull = model.blocks.rmatvec(np.where(inside, 2.0 * c * y, 0.0))[active] - slope[active]
+    (pulled,) = model.blocks.sum(_pulled, None, model.blocks.place(Marked(inside)))
+    pull = pulled[active] - slope[active]
     precision = penalty.precision[active]
     # columns scaled by D^-1/2 where that is moderate, so that shrunk and free coefficients are comparable
     size = precision if bend is None else precision + bend.diagonal()
@@ -113,7 +120,7 @@ def finish(
     The refined point is returned only where its certified gap is smaller than that of the point given. Absolute
     values in the penalty make coefficients outside ``active`` exactly zero. ``f`` are the predictors where known.
     """
-    y, c, most_c = model.y, model.c, elementwise(lambda each: 2.0 * each, model.c)
+    y, c = model.y, model.c
     f = model.blocks.matvec(beta) if f is None else f
     active = np.ones(len(beta), dtype=bool) if active is None else active.copy()
     best = ActiveSet(beta, f, g, margin, active, certify(model, beta, f, g, penalty))
@@ -131,22 +138,23 @@ def finish(
         if solved is None:
             break
         beta, on_margin = model.space.restored(solved[0], active), solved[1]
+        del f, g  # where rows are very many those of the best point are all that there is room for
         f = model.blocks.matvec(beta)
-        g = np.where(inside, most_c, 0.0)
+        g = largest_multipliers(inside, c)
         g[margin] = on_margin
         certificate = certify(model, beta, f, g, penalty)
         known = best.certificate
         lower = certificate.objective <= known.objective + 1e-9 * abs(known.objective)
         if lower and certificate.gap < max(known.gap, _EXACT):
-            best = ActiveSet(beta, f, np.clip(g, 0.0, most_c), margin.copy(), active.copy(), certificate)
+            best = ActiveSet(beta, f, boxed(g, c), margin.copy(), active.copy(), certificate)
         # violations: a multiplier outside its box, a row on the wrong side of the margin, a coefficient of the
         # wrong sign, a zero coefficient whose score exceeds its rate
         worst = [
-            largest_at(len(f), partial(_outside_box, g, most_c, margin)),
+            largest_at(len(f), partial(_outside_box, g, c, margin)),
             largest_at(len(f), partial(_wrong_side, y, f, margin, inside)),
         ]
         if penalty.corner.any():
-            score = model.blocks.rmatvec(y * np.clip(g, 0.0, most_c))
+            score = model.blocks.rmatvec(y * boxed(g, c))
             score = model.space.dual_representative(score, penalty.precision, penalty.corner)
             over = np.abs(score) / np.where(penalty.sharp, penalty.rate, np.inf) - 1.0
             worst += [
@@ -168,9 +176,10 @@ def finish(
     return _exact_zeros(model, best, penalty)
 
 
-def _outside_box(g: Array, most: Array, margin: Flags, at: slice) -> Array:
+def _outside_box(g: Array, c: Array, margin: Flags, at: slice) -> Array:
     """How far multipliers of rows on the margin are outside their box, in units of its size."""
-    out = np.maximum(-g[at], g[at] - most[at]) / np.maximum(most[at], 1e-300)
+    most = 2.0 * c[at]
+    out = np.maximum(-g[at], g[at] - most) / np.maximum(most, 1e-300)
     return np.where(margin[at], out, -np.inf)
 
 
@@ -227,7 +236,7 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
         on_margin *= own[copy]
     else:
         distance = _squares(model, metric)
-    loo = np.empty(len(distance))
+    loo = distance  # its own vector, which is not needed any more
     for at in runs(len(loo)):
         excess = np.maximum(point.g[at] - (1.0 - part[at]) * 2.0 * c[at], 0.0)
         loo[at] = point.f[at] - y[at] * excess * distance[at]

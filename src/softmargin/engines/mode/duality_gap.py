@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softmargin.core.array import Array, elementwise
+from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.visits import One
 from softmargin.priors.penalty import Penalty
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.totals import runs, totals_of
 
-__all__ = ["Certificate", "certify", "certify_given", "log_likelihood", "objective_of"]
+__all__ = ["Certificate", "boxed", "certify", "certify_given", "largest_multipliers", "log_likelihood", "objective_of"]
 
 _MARGIN = 1e-6  # distance from the margin at which a row is on it
 _ROUNDED = float(np.finfo(np.float64).eps)  # what rounding leaves in the loss of a row on the margin
@@ -38,11 +38,22 @@ def log_likelihood(model: Model, f: Array) -> float:
     return float(totals_of(len(f), parts)[0])
 
 
-def _boxed(g: Array, most: Array) -> Array:
-    """Multipliers clipped to [0, most]; the same vector where they are in their box already."""
-    if all(bool(((g[at] >= 0.0) & (g[at] <= most[at])).all()) for at in runs(len(g))):
+def boxed(g: Array, c: Array) -> Array:
+    """Multipliers clipped to [0, 2c]; the same vector where they are in their box already."""
+    if all(bool(((g[at] >= 0.0) & (g[at] <= 2.0 * c[at])).all()) for at in runs(len(g))):
         return g
-    return np.clip(g, 0.0, most)
+    out = np.empty(len(g))
+    for at in runs(len(g)):
+        out[at] = np.clip(g[at], 0.0, 2.0 * c[at])
+    return out
+
+
+def largest_multipliers(inside: Any, c: Array) -> Array:
+    """Multipliers of rows inside the margin, 2c, and of those outside, zero."""
+    out = np.empty(len(c))
+    for at in runs(len(c)):
+        out[at] = np.where(inside[at], 2.0 * c[at], 0.0)
+    return out
 
 
 def _signed(block: Any, small: None, g: One) -> Any:
@@ -64,7 +75,7 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     equations tie the coefficients, the score counts only up to what their space cannot see.
     """
     objective = objective_of(model, beta, f, penalty)
-    g = _boxed(g, elementwise(lambda each: 2.0 * each, model.c))
+    g = boxed(g, model.c)
     if model.free.any():
         g = model.space.dual_feasible(g, model.y, penalty.precision[model.free] * beta[model.free])
     placed = model.blocks.place(One(g))

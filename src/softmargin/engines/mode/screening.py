@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.core.array import Array, elementwise
+from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.visits import Marked
 from softmargin.designs.dense import Dense
 from softmargin.engines.mode.active_set import ActiveSet, Flags, finish
+from softmargin.engines.mode.duality_gap import boxed, largest_multipliers
 from softmargin.engines.mode.interior import exact_mode, path
 from softmargin.priors.penalty import Penalty
 from softmargin.rows.in_memory import Blocks
@@ -86,9 +87,8 @@ def _sides(model: Model, beta: Array, close: Flags, inside: Flags) -> tuple[Arra
 
 def _whole(model: Model, penalty: Penalty, point: ActiveSet, index: Any, inside: Flags, f: Array) -> ActiveSet | None:
     """The mode of few rows as that of all, where its certificate says so."""
-    most = elementwise(lambda each: 2.0 * each, model.c)
-    g = np.where(inside, most, 0.0)
-    g[index] = np.clip(point.g[: len(index)], 0.0, most[index])  # rounding may leave them outside their box
+    g = largest_multipliers(inside, model.c)
+    g[index] = boxed(point.g[: len(index)], model.c[index])  # rounding may leave them outside their box
     margin = np.zeros(len(g), dtype=bool)
     margin[index] = point.margin[: len(index)]
     found = finish(model, point.beta, g, margin, penalty, active=point.active, f=f)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ import numpy as np
 
 from softmargin.core import visits
 from softmargin.core.array import Array
+from softmargin.rows.away import RowsAway
 from softmargin.rows.block import CELL
-from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.dask._crew import Crew, Entry, Run, encoded, time_limit
 from softmargin.rows.dask._holder import Errand, Form
-from softmargin.rows.in_memory import Blocks, Cell
-from softmargin.rows.summation import TreeSum, joined
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.summation import joined
 
 __all__ = ["DaskRows", "Piece", "crew_of", "current_client", "rows_at"]
 
@@ -53,7 +52,7 @@ def _dropped(entry: Entry, dead: Any) -> None:
     dead.append(entry.number)
 
 
-class DaskRows(ByVisits):
+class DaskRows(RowsAway):
     """Rows in the memory of Dask workers, cut into the cells that they have in memory.
 
     So results are bitwise those of the same rows in memory, whatever the chunks they come in, the number of workers, or
@@ -71,9 +70,6 @@ class DaskRows(ByVisits):
         Response and pseudo-likelihood weight of each row.
     """
 
-    residual = 0.0
-    has_residual = False
-    stays = False
     workers = 1
 
     def __init__(self, crew: Crew, design: Any, make: Callable[[Array], Any], y: Array | None, weight: Array) -> None:
@@ -83,12 +79,6 @@ class DaskRows(ByVisits):
         self._made, self._single = encoded(make), False
         self._y = None if y is None else self.place(visits.One(y))
         self._weight = self.place(visits.One(weight))
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Number, first and last row of each cell."""
-        n = self.shape[0]
-        return [Cell(k, lo, min(lo + CELL, n)) for k, lo in enumerate(range(0, n, CELL))]
 
     def sum(self, visit: Any, small: Any = None, *kept: Kept) -> tuple[Any, ...]:
         """One pass over the rows that adds something up."""
@@ -132,11 +122,6 @@ class DaskRows(ByVisits):
         design = self.make(rows_at(self.crew, places))
         return Blocks(design.single() if self._single else design, self.y[places], self.weight[places])
 
-    def _twin(self, **changes: Any) -> DaskRows:
-        twin = copy.copy(self)
-        twin.__dict__.update(changes)
-        return twin
-
     def weighted(self, weight: Array) -> DaskRows:
         """The same rows with other weights."""
         return self._twin(weight=weight, _weight=self.place(visits.One(weight)))
@@ -163,25 +148,6 @@ class DaskRows(ByVisits):
     def with_residual(self, residual: Array) -> Blocks:
         """Predictors with a variance of their own are those of columns that are here."""
         raise NotImplementedError("rows on Dask workers have no variance beside that of their coefficients")
-
-    def map(self, fn: Callable[[Cell], Any]) -> list[Any]:
-        """Apply ``fn`` to every cell, here: for vectors over few rows."""
-        return [fn(cell) for cell in self.cells]
-
-    def reduce(self, fn: Callable[[Cell], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Sum over cells of the tuples that ``fn`` returns here, in a fixed tree order."""
-        tree = TreeSum()
-        for cell in self.cells:
-            tree.push(cell.number, 0, fn(cell))
-        return tree.total()
-
-    def parallel(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Apply ``fn`` to every item, here."""
-        return [fn(item) for item in items]
-
-    def excess(self, mean: Array) -> float:
-        """Variance of every predictor at known coefficients: none, since no entries are missing."""
-        return self.residual
 
 
 def _reweighted(block: Any, factor: float) -> Any:
