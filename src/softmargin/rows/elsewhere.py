@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.design import Design
 from softmargin.core.rows import Rows
+from softmargin.rows.block import CELL
+from softmargin.rows.by_visits import ByVisits
+from softmargin.rows.in_memory import Cell
+from softmargin.rows.summation import TreeSum
 
-__all__ = ["Elsewhere", "Streamed", "read_rows", "told_apart"]
+__all__ = ["Elsewhere", "RowsAway", "Streamed", "read_rows", "told_apart"]
 
 _SOME = 64  # rows that tell a file from others of its size, together with all responses and weights
 
@@ -56,6 +61,45 @@ class Elsewhere(Streamed):
     @abstractmethod
     def __getitem__(self, index: Any) -> Array:
         """Some of the rows, home."""
+
+
+class RowsAway(ByVisits):
+    """Rows that are not here; they have no missing entries, so that predictors have no variance of their own."""
+
+    shape: tuple[int, int]
+    residual = 0.0
+    has_residual = False
+
+    def _twin(self, **changes: Any) -> Self:
+        """The same rows but for some attributes."""
+        twin = copy.copy(self)
+        twin.__dict__.update(changes)
+        return twin
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Number, first and last row of each cell."""
+        n = self.shape[0]
+        return [Cell(k, lo, min(lo + CELL, n)) for k, lo in enumerate(range(0, n, CELL))]
+
+    def map(self, fn: Callable[[Cell], Any]) -> list[Any]:
+        """Apply ``fn`` to every cell, here; the answers come in the order of the cells."""
+        return [fn(cell) for cell in self.cells]
+
+    def reduce(self, fn: Callable[[Cell], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Sum over cells of the tuples that ``fn`` returns here, in a fixed tree order."""
+        tree = TreeSum()
+        for cell in self.cells:
+            tree.push(cell.number, 0, fn(cell))
+        return tree.total()
+
+    def parallel(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Apply ``fn`` to every item, in turn: each visits the rows."""
+        return [fn(item) for item in items]
+
+    def excess(self, mean: Array) -> float:
+        """Variance of every predictor at known coefficients: none."""
+        return self.residual
 
 
 def told_apart(X: Any) -> Any:

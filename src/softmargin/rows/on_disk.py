@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.array import Array, elementwise
-from softmargin.rows.away import RowsAway
 from softmargin.rows.block import CELL, Block
+from softmargin.rows.elsewhere import RowsAway
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.stored.later import Later
 from softmargin.rows.stored.read_ahead import read_ahead

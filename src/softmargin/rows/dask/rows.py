@@ -11,10 +11,10 @@ import numpy as np
 
 from softmargin.core import visits
 from softmargin.core.array import Array
-from softmargin.rows.away import RowsAway
 from softmargin.rows.block import CELL
 from softmargin.rows.dask._crew import Crew, Entry, Run, encoded, time_limit
 from softmargin.rows.dask._holder import Errand, Form
+from softmargin.rows.elsewhere import RowsAway
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.summation import joined
 
