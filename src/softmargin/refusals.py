@@ -218,6 +218,12 @@ REFUSALS: dict[str, Refusal] = {
         "a basis or an inference that it has no algorithm for",
         "likelihood={likelihood} does not go with basis={basis}, inference={inference}; it goes with {known}.",
     ),
+    "kernels of files": Refusal(
+        "`BayesianKernelClassifier`, `BayesianKernelRegressor`",
+        "X in files",
+        "kernel models take rows in memory, and X={path} is a path: read it first, for example with numpy.load or "
+        "pandas.read_parquet, or fit BayesianSVC or BayesianSVR, which read files.",
+    ),
     "selection of many columns": Refusal(
         "`SpikeSlab` with a loss other than the hinge",
         "very many columns",

@@ -9,6 +9,8 @@ import pytest
 from pages import MANY, MODELS, QUICK, SHORT, TWO, Page, X, Z, model_of, rows_of
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from softmargin import BayesianSVC, load, save
 from softmargin.report import report
@@ -215,3 +217,44 @@ def test_one_column_and_one_iteration_are_singular():
     clear.n_iter_ = 1
     assert "after 1 iteration." in report(clear).html
     assert "no-repeat local" in text
+
+
+def test_a_report_of_batches_says_how_many_rows_there_were_in_all():
+    model = BayesianSVC(inference="svi", learning_rate=0.5, random_state=0).fit(X, TWO)
+    assert "in batches" not in report(model).html
+    text = report(model.partial_fit(X[:40], TWO[:40])).html
+    assert f"was fitted to {len(X) + 40} rows in batches" in text
+    assert "Of the 40 rows of the last batch, scored before they were learned" in text
+    assert "Rows of each class of the last batch; 40 in all" in text and "left out one at a time" not in text
+    assert "in batches" not in report(model.fit(X, TWO)).html
+
+
+def test_rows_of_a_report_may_be_in_files_and_behind_a_pipeline(tmp_path):
+    pytest.importorskip("pyarrow")
+    plain = X[["a", "b"]]
+    model = BayesianSVC(learning_rate=0.5).fit(plain, np.asarray(Z) > 0)
+    other = report(model, plain[:50], np.asarray(Z)[:50] > 0).html
+    plain[:50].assign(y=np.asarray(Z)[:50] > 0, more=1.0).to_parquet(tmp_path / "rows.parquet")
+    assert report(model, tmp_path / "rows.parquet", "y").html == other
+    bare = BayesianSVC(learning_rate=0.5).fit(plain.to_numpy(), TWO)
+    np.save(tmp_path / "rows.npy", plain[:50].to_numpy())
+    assert report(bare, str(tmp_path / "rows.npy"), TWO[:50]).html == report(bare, plain[:50].to_numpy(), TWO[:50]).html
+    with pytest.raises(ValueError, match="y without X"):
+        report(model, None, TWO)
+    with pytest.raises(ValueError, match="must be the responses themselves"):
+        report(model, plain, "y")
+    pipe = make_pipeline(StandardScaler(), BayesianSVC(learning_rate=0.5)).fit(plain, TWO)
+    assert report(pipe, plain[:50], TWO[:50]).html == report(pipe[-1], pipe[0].transform(plain[:50]), TWO[:50]).html
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    page, place = report(model_of("vb")), tmp_path / "page.html"
+    place.write_text("before")
+
+    def fails(handle):
+        raise OSError("no room")
+
+    monkeypatch.setattr("os.fsync", fails)
+    with pytest.raises(OSError, match="no room"):
+        page.save(place)
+    assert place.read_text() == "before" and [each.name for each in tmp_path.iterdir()] == ["page.html"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from itertools import combinations
 from numbers import Real
@@ -33,6 +34,7 @@ from softmargin.models.classes.pairwise import Pairwise, by_model
 from softmargin.models.fitted import spread_of
 from softmargin.models.kernel.search import kernel_prior
 from softmargin.models.pointwise import of_labels
+from softmargin.refusals import refused
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 from softmargin.survival.fits import Surviving
@@ -111,6 +113,8 @@ class KernelMachine(Surviving, CallbackSupport, Exported, Running, Composed):
 
     def _rows(self, X: Any, **options: Any) -> Any:
         """Rows as the kernel takes them, with y if it is among the options."""
+        if isinstance(X, str | os.PathLike):
+            raise ValueError(refused("kernels of files", path=repr(os.fspath(X))))
         checked = validate_data(
             self, X, accept_sparse=self._sparse, dtype=np.float64, order="C", ensure_all_finite=False, **options
         )

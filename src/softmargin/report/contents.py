@@ -26,18 +26,22 @@ _FOREST, _TABLE, _GROUPS, _COLUMNS, _OUTPUTS = 25, 100, 40, 60, 6
 def data_section(study: Study) -> Section:
     """Rows, classes or responses, and columns."""
     parts, outcomes = [], study.left_out
+    batch = " of the last batch" if study.rows_before else ""
     if isinstance(outcomes, Decisions):
         size: Any = np.bincount(outcomes.y, outcomes.times, outcomes.k)
         shown = np.sort(np.argsort(-size, kind="stable")[:_GROUPS])
         drawing = charts.bars("Classes", [outcomes.labels[r] for r in shown], size[shown], "rows")
         few = f" The {len(shown)} most frequent of {outcomes.k} classes." if len(shown) < outcomes.k else ""
-        parts.append(charts.figure(drawing, f"Rows of each class; {number(size.sum(), 9)} in all.{few}", "classes"))
+        parts.append(
+            charts.figure(drawing, f"Rows of each class{batch}; {number(size.sum(), 9)} in all.{few}", "classes")
+        )
     elif isinstance(outcomes, Responses):
         drawing = charts.histogram(
             "Responses", safe(study.target or "response"), [("rows", outcomes.y, outcomes.times)]
         )
-        parts.append(charts.figure(drawing, f"Responses of the {number(outcomes.times.sum(), 9)} rows.", "responses"))
-    whose = "" if study.X is None else "the rows of the fit" if study.own else "the rows that were given"
+        text = f"Responses of the {number(outcomes.times.sum(), 9)} rows{batch}."
+        parts.append(charts.figure(drawing, text, "responses"))
+    whose = "" if study.X is None else f"the rows{batch or ' of the fit'}" if study.own else "the rows that were given"
     table_ = _columns(study)
     note = f"<h3>Columns{' of ' + whose if whose else ''}</h3>{table_}" if table_ else ""
     return Section("The data", "data", f'<div class="figures">{"".join(parts)}</div>{note}')

@@ -18,6 +18,7 @@ from softmargin.report.quality import predictions, rows
 from softmargin.report.study import Study
 from softmargin.report.text import safe
 from softmargin.report.words import in_plain_words, title
+from softmargin.storage.container import write_whole
 
 __all__ = ["Report", "report"]
 
@@ -35,9 +36,9 @@ class Report:
         self.html = html
 
     def save(self, path: Any) -> Path:
-        """Write the page to a file and return its path."""
+        """Write the page to a file, which is there when it is complete, and return its path."""
         place = Path(path)
-        place.write_text(self.html, encoding="utf-8")
+        write_whole(place, [self.html.encode("utf-8")])
         return place
 
     def _repr_html_(self) -> str:
@@ -57,11 +58,12 @@ def report(model: Any, X: Any = None, y: Any = None) -> Report:
     Parameters
     ----------
     model : estimator
-        Any fitted model of this library: classifiers, regressions, kernel models, formulas.
-    X : array, sparse matrix or data frame, optional
-        Rows to look at, as ``predict`` takes them.
-    y : array, optional
-        Their responses; a formula finds them in X.
+        Any fitted model of this library: classifiers, regressions, kernel models, formulas; of a pipeline that ends
+        with one, the columns are those that its last step sees.
+    X : array, sparse matrix, data frame or path, optional
+        Rows to look at, as ``predict`` takes them; those in files are read into memory.
+    y : array, path or name, optional
+        Their responses, or the column of a Parquet file that holds them; a formula finds them in X.
 
     Returns
     -------

@@ -25,8 +25,9 @@ _FIELDS = 30  # classes of a confusion matrix
 def predictions(study: Study) -> list[Section]:
     """Figures of left-out rows, and of given ones."""
     found = []
+    which = "rows of the last batch, scored before they were learned," if study.rows_before else "left-out rows"
     pairs = (
-        ("How well left-out rows are predicted", "left-out", study.left_out),
+        (f"How well {which} are predicted", "left-out", study.left_out),
         ("How well the given rows are predicted", "given", study.given),
     )
     for heading, anchor, outcomes in pairs:
@@ -175,7 +176,8 @@ def _margins(study: Study, found: Decisions) -> str:
     drawing = charts.histogram("Margins", what, each, marks=(0.0, 1.0) if two else (0.0,))
     wrong = float(found.times[found.margin < 0.0].sum() / found.times.sum())
     which = "by class" if len(each) == found.k else f"of the {len(each)} most frequent classes"
-    text = f"Margins of left-out rows, {which}. Below 0 the decision is wrong ({percent(wrong)})"
+    whose = "rows of the last batch" if study.rows_before else "left-out rows"
+    text = f"Margins of {whose}, {which}. Below 0 the decision is wrong ({percent(wrong)})"
     if two:
         near = float(found.times[found.margin < 1.0].sum() / found.times.sum())
         hinge = study.machine.likelihood == "hinge"

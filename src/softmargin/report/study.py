@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from softmargin.core.validation import fitted
 from softmargin.estimators.formula.formula import Formula
+from softmargin.estimators.given.kinds import at_home
 from softmargin.estimators.kernel_machine import KernelMachine
 from softmargin.estimators.tabular.tabular import Tabular
 from softmargin.plots.numbers.coefficients import Coefficients, coefficients
@@ -48,7 +51,16 @@ class Study:
     @classmethod
     def of(cls, model: Any, X: Any = None, y: Any = None) -> Study:
         """Look at a model, and at rows if there are any."""
+        if X is None and y is not None:
+            raise ValueError("report was given y without X: give the rows of these responses too, or leave y out.")
+        if isinstance(model, Pipeline):
+            check_is_fitted(model)
+            X = X if X is None or len(model) == 1 else model[:-1].transform(X)
+            model = model[-1]
         machine = machine_of(WHAT, model)
+        X, y, _, _ = at_home(X, y, None, fitted(machine, "feature_names_in_") if machine is model else None)
+        if isinstance(y, str):
+            raise ValueError(f"y={y!r} must be the responses themselves, as in X[{y!r}]: only files name columns.")
         kind = classes_of(machine) is not None
         left_out: Any = left_out_decisions(WHAT, model) if kind else left_out_responses(WHAT, model, _LEVEL)
         if X is None:
@@ -74,6 +86,11 @@ class Study:
     def outcomes(self) -> Decisions | Responses | None:
         """What the figures are of: left-out rows, or given ones where there are none of those."""
         return self.given if self.left_out is None else self.left_out
+
+    @property
+    def rows_before(self) -> float:
+        """Rows that were learned in batches before the one that left-out figures are of."""
+        return fitted(self.machine, "_rows_before") or 0.0
 
     @property
     def kernel(self) -> bool:

@@ -45,9 +45,9 @@ def _fitted(study: Study) -> str:
     kind = _KINDS.get(type(machine).__name__, type(machine).__name__)
     name = fitted(machine, "likelihood_") or machine.likelihood
     loss = type(name).__name__ if isinstance(name, Loss) else str(name)
-    rows = 0 if study.left_out is None else float(study.left_out.times.sum())
+    rows = 0 if study.left_out is None else float(machine._observed.counts.sum()) + study.rows_before
     of = f" of {code(study.target)}" if study.target else ""
-    size = f" to {number(rows, 9)} rows" if rows else ""
+    size = f" to {number(rows, 9)} rows{' in batches' if study.rows_before else ''}" if rows else ""
     text = f"A {kind}{of} was fitted{size} with {machine.n_features_in_} column{'s' * (machine.n_features_in_ != 1)}"
     text += f", {safe(_ENGINES.get(machine.inference, machine.inference))}; the loss is {code(loss)}"
     if not study.kernel:
@@ -72,7 +72,10 @@ def _good(found: Decisions | Responses | None, study: Study) -> str:
         return (
             "This model does not know the responses of its rows, and none were given: there is nothing to compare with."
         )
-    rows = "Of rows that were left out one at a time" if found is study.left_out else "Of the rows that were given"
+    rows = "Of the rows that were given"
+    if found is study.left_out:
+        last = f"Of the {number(found.times.sum(), 9)} rows of the last batch, scored before they were learned"
+        rows = last if study.rows_before else "Of rows that were left out one at a time"
     if isinstance(found, Responses):
         spread = float(
             np.sqrt(found.times @ (found.y - np.average(found.y, weights=found.times)) ** 2 / found.times.sum())

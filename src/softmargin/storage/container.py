@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from softmargin.exceptions import SavedFileError
 
-__all__ = ["LAYOUT", "Contents", "Section", "check", "parsed", "read", "write", "written"]
+__all__ = ["LAYOUT", "Contents", "Section", "check", "parsed", "read", "write", "write_whole", "written"]
 
 LAYOUT = 1
 _MAGIC = b"\x89SOFTMRG\r\n\x1a\n"  # a byte above 127, and line ends that a transfer as text would change
@@ -90,9 +90,13 @@ def written(about: Mapping[str, Any], sections: Sequence[Section]) -> list[Any]:
 
 
 def write(path: Any, about: Mapping[str, Any], sections: Sequence[Section]) -> None:
-    """Write a file beside the place where it belongs, and move it there when it is complete."""
+    """Write sections with what is said about them into a file, which is there when it is complete."""
+    write_whole(path, written(about, sections))
+
+
+def write_whole(path: Any, parts: Sequence[Any]) -> None:
+    """Write bytes into a file beside the place where it belongs, and move it there when it is complete."""
     path = Path(path)
-    parts = written(about, sections)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         with open(beside, "xb") as file:
