@@ -1,5 +1,6 @@
 """X in files gives bitwise the fit of the same rows in memory, and says in a sentence what is wrong with a file."""
 
+import decimal
 import subprocess
 import sys
 
@@ -121,6 +122,56 @@ def test_columns_of_a_table_are_responses_and_weights_by_name(tmp_path):
         BayesianSVR().fit(tmp_path / "all.parquet", "times")
 
 
+def parts(folder, *tables):
+    for number, table in enumerate(tables):
+        table.to_parquet(folder / f"{number}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("home", [0, 10**6], ids=["large", "small"])
+def test_files_of_a_directory_that_differ_are_named(tmp_path, monkeypatch, home):
+    monkeypatch.setattr(files, "_HOME", home)
+    X, f = problem(600)
+    table = pd.DataFrame(X, columns=NAMES).assign(f=f)
+    for odd, reason in [
+        (table.drop(columns="b"), r"1\.parquet has no column 'b', which .*0\.parquet has; give all files the same"),
+        (table.assign(z=1.0), r"0\.parquet has no column 'z', which .*1\.parquet has; give all files the same"),
+        (table.assign(b="x"), r"1\.parquet has a column of another type than .*0\.parquet: .*Field b"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            BayesianSVR().fit(parts(tmp_path, table, odd), "f")
+    (tmp_path / "1.parquet").write_text("no table")
+    with pytest.raises(ValueError, match=r"1\.parquet cannot be read as Parquet"):
+        BayesianSVR().fit(tmp_path, "f")
+
+
+@pytest.mark.parametrize("home", [0, 10**6], ids=["large", "small"])
+def test_types_of_all_files_of_a_directory_are_held(tmp_path, monkeypatch, home):
+    monkeypatch.setattr(files, "_HOME", home)
+    X, f = problem(1200)
+    table = pd.DataFrame(X.astype(float).round(2), columns=NAMES).assign(f=f, e=np.arange(1200) % 3)
+    exact = table.d.map(lambda x: decimal.Decimal(f"{x:.2f}"))
+    wanted = BayesianSVR(likelihood="squared").fit(table[NAMES], f)
+    table["d"] = exact
+    empty, mixed = table[:0].astype(object), table[700:].astype({"e": float})[[*NAMES[::-1], "f"]]
+    found = BayesianSVR(likelihood="squared").fit(parts(tmp_path, empty, table[:700], mixed), "f")
+    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-9)
+    assert found.feature_names_in_.tolist() == NAMES  # and not the index that the last file has
+
+
+@pytest.mark.parametrize("home", [0, 10**6], ids=["large", "small"])
+def test_names_of_folders_are_a_column(tmp_path, monkeypatch, home):
+    monkeypatch.setattr(files, "_HOME", home)
+    X, f = problem(1200)
+    table = pd.DataFrame(X.astype(float), columns=NAMES).assign(f=f, e=np.arange(1200) // 400)
+    table.to_parquet(tmp_path / "all", partition_cols=["e"])
+    found = BayesianSVR(likelihood="squared").fit(tmp_path / "all", "f")
+    np.testing.assert_allclose(found.coef_, BayesianSVR(likelihood="squared").fit(table[NAMES], f).coef_, rtol=1e-9)
+    table.drop(columns="e").to_parquet(tmp_path / "all" / "z.parquet")
+    with pytest.raises(ValueError, match=r"z\.parquet has no column 'e', which"):
+        found.predict(tmp_path / "all")
+
+
 @pytest.mark.filterwarnings("ignore:the hinge")
 def test_pairs_of_classes_and_threads_change_no_bit(tmp_path):
     X, f = problem(5000)
@@ -158,11 +209,14 @@ def test_what_is_wrong_with_a_file_or_a_block_is_one_sentence(tmp_path):
     (tmp_path / "no.npy").write_bytes(b"nothing")
     np.save(tmp_path / "words.npy", np.array([["a"], ["b"]]))
     np.save(tmp_path / "columns.npy", np.asfortranarray(X))
+    (tmp_path / "other.csv").write_text("a,b")
     for name, reason in [
         ("no.npy", "cannot be read as a .npy file"),
         ("words.npy", "give a matrix of numbers"),
         ("columns.npy", "in the order of columns"),
         ("other.csv", "must be a .npy file"),
+        ("gone.npy", "^there is no file '.*gone.npy': give the path of one"),
+        ("gone.parquet", "^there is no file '.*gone.parquet': give the path of one"),
     ]:
         with pytest.raises(ValueError, match=reason):
             BayesianSVR().fit(str(tmp_path / name), f)

@@ -113,8 +113,14 @@ def _named(rows: Array, names: list[str] | None) -> Any:
     return rows if names is None else pd.DataFrame(rows, columns=names)
 
 
-def _path(X: Any) -> Path | None:
-    return Path(X) if isinstance(X, (str, os.PathLike)) else None
+def _path(given: Any) -> Path | None:
+    """A path where one is given, of something that is there."""
+    if not isinstance(given, (str, os.PathLike)):
+        return None
+    path = Path(given)
+    if not path.exists():
+        raise ValueError(f"there is no file {str(path)!r}: give the path of one, or the values themselves.")
+    return path
 
 
 def _matrix(X: Any) -> FileRows | None:
@@ -140,13 +146,18 @@ def _table(X: Any) -> Table | None:
 def _vector(given: Any) -> Any:
     """A vector; that of a `.npy` file where a path is given."""
     path = _path(given)
-    return given if path is None else np.load(path, mmap_mode="r", allow_pickle=False)
+    if path is None:
+        return given
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as a .npy file of a vector: {error}.") from error
 
 
 def _of_table(table: Table, given: Given) -> Given:
     """A table whose response, weights and groups are columns of it, where these are names."""
     asked = [each for each in given[1:] if isinstance(each, str)]
-    vectors = [table.column(each) if isinstance(each, str) else each for each in given[1:]]
+    vectors = [table.column(each) if isinstance(each, str) else _vector(each) for each in given[1:]]
     predictors = table.taking([name for name in table.names if name not in asked])
     if 8 * predictors.length * len(predictors.names) <= _HOME:
         return Given(predictors.frame(), *vectors)

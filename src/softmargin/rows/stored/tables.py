@@ -16,6 +16,7 @@ __all__ = ["Table", "joined_blocks", "spooled"]
 
 _BATCH = 65_536  # rows that are decoded at once
 _NUMBERS = "fiub"
+_ARROW = (OSError, ValueError, TypeError, NotImplementedError)  # what Arrow's own errors derive from
 
 
 class Table:
@@ -33,7 +34,7 @@ class Table:
 
     def __init__(self, dataset: Any, names: Sequence[str] | None = None):
         self.dataset = dataset
-        self.names: list[str] = list(dataset.schema.names if names is None else names)
+        self.names: list[str] = _columns(dataset.schema) if names is None else list(names)
         absent = [name for name in self.names if name not in dataset.schema.names]
         if absent:
             raise ValueError(f"there is no column {absent[0]!r}; the columns are {', '.join(dataset.schema.names)}.")
@@ -48,10 +49,12 @@ class Table:
             arrow = import_module("pyarrow.dataset")
         except ImportError as error:
             raise ImportError("Parquet files need pyarrow: pip install 'softmargin[files]'.") from error
+        folders: dict[str, Any] = {"partitioning": "hive", "partition_base_dir": str(path)} if path.is_dir() else {}
         try:
-            return cls(arrow.dataset(files, format="parquet"))
-        except (OSError, ValueError) as error:
+            dataset = arrow.dataset(files, format="parquet", **folders)
+        except _ARROW as error:
             raise ValueError(f"{path} cannot be read as Parquet: {error}") from error
+        return cls(dataset.replace_schema(_unified(dataset, arrow.get_partition_keys)))
 
     @property
     def length(self) -> int:
@@ -68,7 +71,10 @@ class Table:
 
     def frame(self) -> Any:
         """All rows, home, as a data frame."""
-        return self.dataset.to_table(columns=self.names).to_pandas()
+        try:
+            return self.dataset.to_table(columns=self.names).to_pandas(ignore_metadata=True)
+        except _ARROW as error:
+            raise ValueError(f"the Parquet files cannot be read: {error}") from error
 
     def dtype(self) -> Any:
         """The type that holds the entries of all columns, or a sentence that names those that are no numbers."""
@@ -91,19 +97,61 @@ class Table:
                 if batch.num_rows:
                     X = np.empty((batch.num_rows, len(self.names)), dtype)
                     for j, column in enumerate(batch.columns):
-                        X[:, j] = column.to_numpy(zero_copy_only=False)
+                        X[:, j] = _plain(column).to_numpy(zero_copy_only=False)
                     yield X
-        except OSError as error:
+        except _ARROW as error:
             raise ValueError(f"a block of the Parquet files cannot be read: {error}") from error
+
+
+def _columns(schema: Any) -> list[str]:
+    """The columns of a table, without those that a data frame had as its index when it was written."""
+    index = (schema.pandas_metadata or {}).get("index_columns", ())
+    return [name for name in schema.names if name not in index]
+
+
+def _unified(dataset: Any, keys: Any) -> Any:
+    """The columns of all files with types that hold those of each; ``keys`` tells what names of folders say."""
+    whole, first, wanted = dataset.schema, "", set()
+    for fragment in dataset.get_fragments():
+        try:
+            schema = fragment.physical_schema
+        except _ARROW as error:
+            raise ValueError(f"{fragment.path} cannot be read as Parquet: {error}") from error
+        found = {*schema.names, *keys(fragment.partition_expression)}
+        first, wanted = (first, wanted) if first else (fragment.path, found)
+        if found != wanted:
+            lacking, name = (fragment.path, min(wanted - found)) if wanted - found else (first, min(found - wanted))
+            other = first if lacking == fragment.path else fragment.path
+            raise ValueError(
+                f"{lacking} has no column {name!r}, which {other} has; give all files the same columns, or the path of "
+                "one of them."
+            )
+        try:
+            whole = import_module("pyarrow").unify_schemas([whole, schema], promote_options="permissive")
+        except _ARROW as error:
+            raise ValueError(f"{fragment.path} has a column of another type than {first}: {error}") from error
+    return whole
 
 
 def _number(kind: Any) -> Any:
     """NumPy's type of an Arrow type; None where it is no number."""
+    if _is_decimal(kind):
+        return np.dtype(np.float64)
     try:
         found = np.dtype(kind.to_pandas_dtype())
     except (NotImplementedError, TypeError):
         return None
     return found if found.kind in _NUMBERS else None
+
+
+def _is_decimal(kind: Any) -> bool:
+    return bool(import_module("pyarrow").types.is_decimal(kind))
+
+
+def _plain(column: Any) -> Any:
+    """A column of numbers as NumPy has them, decimal ones and truth values with missing ones too."""
+    kind = import_module("pyarrow")
+    return column.cast(kind.float64()) if _is_decimal(column.type) or kind.types.is_boolean(column.type) else column
 
 
 def spooled(blocks: Iterator[Array]) -> FileRows:
