@@ -111,7 +111,8 @@ def _columns(schema: Any) -> list[str]:
 
 def _unified(dataset: Any, keys: Any) -> Any:
     """The columns of all files with types that hold those of each; ``keys`` tells what names of folders say."""
-    whole, first, wanted = dataset.schema, "", set()
+    whole, first = dataset.schema, ""
+    wanted: set[str] = set()
     for fragment in dataset.get_fragments():
         try:
             schema = fragment.physical_schema
