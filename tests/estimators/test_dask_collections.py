@@ -203,6 +203,22 @@ def test_few_rows_are_brought_home_where_all_features_are(data, monkeypatch):
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_predictions_of_a_data_frame_know_the_groups_of_its_rows(data, monkeypatch):
+    monkeypatch.setattr(given, "_HOME", 10**6)
+    X, f = data
+    table = pd.DataFrame(X[:300], columns=list("abcde")).assign(f=f[:300], place=[f"p{k % 9}" for k in range(300)])
+    lazy, columns = dd.from_pandas(table, npartitions=4), list("abcde")
+    inside = BayesianSVR(random_effects="place", likelihood="squared").fit(lazy, "f")
+    found = inside.predict(lazy).compute(scheduler="sync")
+    np.testing.assert_allclose(found, inside.predict(table[[*columns, "place"]]), rtol=1e-10)
+    beside = BayesianSVR(likelihood="squared").fit(lazy, "f", groups="place")
+    found = beside.predict(lazy, groups="place").compute(scheduler="sync")
+    np.testing.assert_allclose(found, beside.predict(table[columns], groups=table["place"]), rtol=1e-10)
+    assert np.isclose(
+        beside.score(lazy, "f", groups="place"), beside.score(table[columns], table["f"], groups=table["place"])
+    )
+
+
 def test_what_cannot_be_fitted_is_said_in_a_sentence(dask_client, data, monkeypatch):
     X, f = data
     lazy, y = da.from_array(X, chunks=CHUNKS), f > 0

@@ -33,8 +33,9 @@ class Apart(Elsewhere):
     def __getitem__(self, index):
         return self.own[index]
 
-    def each(self, read):
-        parts = [read(self.own[lo : lo + 700]) for lo in range(0, len(self.own), 700)]
+    def each(self, read, *beside):
+        cuts = [slice(lo, lo + 700) for lo in range(0, len(self.own), 700)]
+        parts = [read(self.own[cut], *(vector[cut] for vector in beside)) for cut in cuts]
         if isinstance(parts[0], tuple):
             return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
         return np.concatenate(parts)

@@ -11,7 +11,7 @@ import pytest
 from softmargin import BayesianSVC, BayesianSVR
 from softmargin.estimators.given import files
 from softmargin.rows import on_disk
-from softmargin.rows.stored import vectors
+from softmargin.rows.stored import tables, vectors
 
 NAMES = ["a", "b", "c", "d", "e"]
 
@@ -197,6 +197,29 @@ def test_small_files_are_brought_home_where_all_features_are(tmp_path, monkeypat
     assert np.array_equal(BayesianSVR().fit(table[NAMES], f, groups=table["place"]).coef_, there.coef_)
 
 
+def test_predictions_of_a_table_know_the_groups_of_its_rows(tmp_path, monkeypatch):
+    X, f = problem(400)
+    table = pd.DataFrame(X, columns=NAMES).assign(f=f, place=[f"p{k % 9}" for k in range(400)])
+    table.to_parquet(tmp_path / "all.parquet")
+    monkeypatch.setattr(files, "_HOME", 10**6)
+    monkeypatch.setattr(tables, "_BATCH", 150)
+    inside = BayesianSVR(random_effects="place", likelihood="squared").fit(tmp_path / "all.parquet", "f")
+    wanted = inside.predict(table[[*NAMES, "place"]])
+    np.testing.assert_allclose(inside.predict(tmp_path / "all.parquet"), wanted, rtol=1e-10)
+    beside = BayesianSVR(likelihood="squared").fit(tmp_path / "all.parquet", "f", groups="place")
+    for groups in ("place", table["place"], table["place"].tolist()):
+        found = beside.predict(tmp_path / "all.parquet", groups=groups)
+        np.testing.assert_allclose(found, beside.predict(table[NAMES], groups=table["place"]), rtol=1e-10)
+    score = beside.score(tmp_path / "all.parquet", "f", groups="place")
+    assert np.isclose(score, beside.score(table[NAMES], f, groups=table["place"]))
+    with pytest.raises(ValueError, match="'f' names a column, and only X in Parquet files"):
+        BayesianSVR().fit(table, "f")
+    with pytest.raises(ValueError, match="one label for each of the 400 rows; got 401 labels"):
+        beside.predict(tmp_path / "all.parquet", groups=[*table["place"], "p1"])
+    with pytest.raises(ValueError, match=r"there is no file '.*gone\.npy'"):
+        BayesianSVR().fit(X, tmp_path / "gone.npy")
+
+
 def test_missing_entries_of_a_file_are_refused_with_the_name_of_their_column(tmp_path):
     X, f = problem(4500)
     X[3000, 1] = np.nan
@@ -215,8 +238,8 @@ def test_what_is_wrong_with_a_file_or_a_block_is_one_sentence(tmp_path):
         ("words.npy", "give a matrix of numbers"),
         ("columns.npy", "in the order of columns"),
         ("other.csv", "must be a .npy file"),
-        ("gone.npy", "^there is no file '.*gone.npy': give the path of one"),
-        ("gone.parquet", "^there is no file '.*gone.parquet': give the path of one"),
+        ("gone.npy", r"^there is no file '.*gone\.npy': give the path of one"),
+        ("gone.parquet", r"^there is no file '.*gone\.parquet': give the path of one"),
     ]:
         with pytest.raises(ValueError, match=reason):
             BayesianSVR().fit(str(tmp_path / name), f)

@@ -17,11 +17,11 @@ from softmargin.designs.dense import Dense
 from softmargin.designs.standardize import Columns, design_for
 from softmargin.refusals import refused
 from softmargin.rows.dask.rows import DaskRows, Piece, crew_of, current_client, rows_at
-from softmargin.rows.elsewhere import Elsewhere, Streamed
+from softmargin.rows.elsewhere import Elsewhere, Streamed, check_beside
 from softmargin.rows.in_memory import HOME
 from softmargin.rows.stored.tables import joined_blocks
 
-__all__ = ["DaskMatrix", "NewRows", "plain"]
+__all__ = ["DaskMatrix", "NewRows", "counted", "plain"]
 
 
 class DaskMatrix(Elsewhere):
@@ -74,26 +74,43 @@ class DaskMatrix(Elsewhere):
     def __getitem__(self, index: Any) -> Array:
         return rows_at(self.crew, np.arange(self.shape[0])[index])
 
-    def each(self, read: Callable[[Any], Any]) -> Any:
+    def each(self, read: Callable[..., Any], *beside: Any) -> Any:
         from dask.delayed import delayed
 
-        client = current_client()
-        parts = client.gather(client.compute([delayed(_read)(_sent(read), piece.source) for piece in self.pieces]))
-        return joined_blocks(parts)
+        client, reader = current_client(), _sent(read)
+        own = _cut(beside, [piece.size for piece in self.pieces])
+        made = [delayed(_read)(reader, piece.source, *part) for piece, part in zip(self.pieces, own, strict=True)]
+        return joined_blocks(client.gather(client.compute(made)))
 
 
 class NewRows(Streamed):
-    """The rows of a Dask collection, to be predicted: what is made of them is a Dask array again, not yet computed."""
+    """The rows of a Dask collection, to be predicted: what is made of them is a Dask array again, not yet computed.
 
-    def __init__(self, chunks: Sequence[Any], p: int, names: list[str] | None, sizes: Sequence[int] | None) -> None:
-        self.chunks, self.p, self.names, self.sizes = chunks, p, names, sizes
+    Parameters
+    ----------
+    chunks : sequence of Delayed
+        Consecutive rows, as arrays or data frames.
+    one : array or data frame
+        A row like these: a data frame where rows are to be read as such, because some columns hold labels.
+    names : list of str or None
+        Names of the columns of arrays.
+    sizes : sequence of int or None
+        Numbers of rows of the chunks, where they are known; they are counted where vectors come beside the rows.
+    """
 
-    def each(self, read: Callable[[Any], Any]) -> Any:
+    def __init__(self, chunks: Sequence[Any], one: Any, names: list[str] | None, sizes: Sequence[int] | None) -> None:
+        self.chunks, self.one, self.names, self.sizes = chunks, one, names, sizes
+
+    def each(self, read: Callable[..., Any], *beside: Any) -> Any:
         from dask.delayed import delayed
 
-        like = read(np.zeros((1, self.p)))
-        reader = _sent(read, like)
-        made = [delayed(_read)(reader, delayed(_numbers)(chunk)) for chunk in self.chunks]
+        if beside and self.sizes is None:
+            self.sizes = counted(self.chunks)
+        own = _cut(beside, [0] * len(self.chunks) if self.sizes is None else self.sizes)
+        like = read(self.one, *(vector[:1] for vector in beside))
+        reader, numbers = _sent(read, like), None if is_frame(self.one) else delayed(_numbers)
+        rows = self.chunks if numbers is None else [numbers(chunk) for chunk in self.chunks]
+        made = [delayed(_read)(reader, chunk, *part) for chunk, part in zip(rows, own, strict=True)]
         if not isinstance(like, tuple):
             return self._array(made, like)
         return tuple(self._array([part[k] for part in made], one) for k, one in enumerate(like))
@@ -210,11 +227,26 @@ def plain(rows: Any) -> Any:
     return rows
 
 
+def counted(parts: Sequence[Any]) -> list[int]:
+    """Numbers of rows of delayed parts."""
+    from dask.base import compute
+    from dask.delayed import delayed
+
+    return list(compute(*[delayed(len)(part) for part in parts]))
+
+
+def _cut(vectors: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """For each of consecutive runs of rows its part of every vector."""
+    ends = np.cumsum([0, *sizes])
+    check_beside(vectors, int(ends[-1]))
+    return [[vector[lo:hi] for vector in vectors] for lo, hi in pairwise(ends)]
+
+
 def _some(chunk: Array, places: Any) -> Array:
     return chunk[places]
 
 
-def _sent(read: Callable[[Any], Any], like: Any = None) -> Any:
+def _sent(read: Callable[..., Any], like: Any = None) -> Any:
     """A function, and what it makes of one row, as a value of its own, which goes to every worker once."""
     from dask.delayed import delayed
 
@@ -223,11 +255,11 @@ def _sent(read: Callable[[Any], Any], like: Any = None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    read: Callable[[Any], Any]
+    read: Callable[..., Any]
     like: Any
 
 
-def _read(reader: _Reader, rows: Array) -> Any:
+def _read(reader: _Reader, rows: Any, *beside: Any) -> Any:
     if len(rows):
-        return reader.read(rows)
+        return reader.read(rows, *beside)
     return tuple(one[:0] for one in reader.like) if isinstance(reader.like, tuple) else reader.like[:0]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from softmargin.core.array import Array
 from softmargin.core.validation import check_choice
 from softmargin.estimators.given.dask import computed
+from softmargin.estimators.given.kinds import vector
 from softmargin.inference.notices import warn_of_fits
 from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise, by_model
@@ -152,5 +153,5 @@ class Classifying:
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Share of rows whose class is predicted."""
-        y, found, weight = map(computed, (y, self.predict(X, groups), sample_weight))
-        return float(accuracy_score(y, found, sample_weight=weight))
+        found, weight = computed(self.predict(X, groups)), vector(X, sample_weight)
+        return float(accuracy_score(vector(X, y), found, sample_weight=weight))

@@ -20,13 +20,13 @@ from softmargin.estimators._indicators import Indicators
 from softmargin.estimators._tables import Summary
 from softmargin.estimators._training import Training, without_frame
 from softmargin.estimators.assess.export import Exported, FitRows
-from softmargin.estimators.given.kinds import new_rows
+from softmargin.estimators.given.kinds import new_rows, vector
 from softmargin.estimators.parameters.parts import Composed
 from softmargin.estimators.parameters.runs import Running
 from softmargin.exceptions import DataWarning, warn_user
 from softmargin.inference.notices import notice_of_fits
 from softmargin.models.build import SOLVERS
-from softmargin.models.random_effects.terms import separated, warn_of_groups
+from softmargin.models.random_effects.terms import GROUPS, separated, warn_of_groups
 from softmargin.models.two_class import Recipe
 from softmargin.rows.elsewhere import Streamed
 from softmargin.rows.streams import Streams
@@ -169,15 +169,21 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Running, Composed):
         """What ``read`` makes of new rows, checked, wherever they are."""
         check_is_fitted(self)
         names = fitted(self, "feature_names_in_")
-        X = new_rows(X, None if names is None else list(names))
+        labels, groups = self._grouping(), vector(X, groups)
+        X = new_rows(X, None if names is None else list(names), labels)
         if not isinstance(X, Streamed):
             return read(self._checked(X, groups))
         own = X.names
 
-        def part(rows: Any) -> Any:
-            return read(self._checked(rows if own is None else pd.DataFrame(rows, columns=own), groups))
+        def part(rows: Any, beside: Any = None) -> Any:
+            return read(self._checked(rows if own is None else pd.DataFrame(rows, columns=own), beside))
 
-        return X.each(part)
+        return X.each(part) if groups is None else X.each(part, np.asarray(groups, dtype=object))
+
+    def _grouping(self) -> list[Any]:
+        """Columns of X that say the groups of its rows."""
+        keys = [key for term in self._reader.terms for key in term.effect.group]
+        return [key for key in dict.fromkeys(keys) if key != GROUPS]
 
     def _labelled(self, X: Any, groups: Any) -> Any:
         """New rows with their groups, where the model has terms."""

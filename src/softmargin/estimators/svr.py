@@ -17,7 +17,7 @@ from softmargin.estimators._streaming import StreamedNumbers
 from softmargin.estimators._training import training_rows
 from softmargin.estimators.fresh import fresh
 from softmargin.estimators.given.dask import computed
-from softmargin.estimators.given.kinds import taken
+from softmargin.estimators.given.kinds import taken, vector
 from softmargin.estimators.linear import LinearMachine, check_level
 from softmargin.estimators.parameters import keywords
 from softmargin.estimators.parameters.keywords import explained
@@ -319,5 +319,5 @@ class BayesianSVR(StreamedNumbers, Responding, Selection, RegressorMixin, Linear
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Share of the variance of y that is predicted, R^2."""
-        y, found, weight = map(computed, (y, self.predict(X, groups=groups), sample_weight))
-        return float(r2_score(y, found, sample_weight=weight))
+        found, weight = computed(self.predict(X, groups=groups)), vector(X, sample_weight)
+        return float(r2_score(vector(X, y), found, sample_weight=weight))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from softmargin.rows.by_visits import ByVisits
 from softmargin.rows.in_memory import Cell
 from softmargin.rows.summation import TreeSum
 
-__all__ = ["Elsewhere", "RowsAway", "Streamed", "read_rows", "told_apart"]
+__all__ = ["Elsewhere", "RowsAway", "Streamed", "check_beside", "read_rows", "told_apart"]
 
 _SOME = 64  # rows that tell a file from others of its size, together with all responses and weights
 
@@ -28,8 +28,8 @@ class Streamed(ABC):
     names: list[str] | None = None  # of the columns, where they have any
 
     @abstractmethod
-    def each(self, read: Callable[[Any], Any]) -> Any:
-        """What ``read`` makes of arrays of rows, joined over all rows in their order."""
+    def each(self, read: Callable[..., Any], *beside: Any) -> Any:
+        """What ``read`` makes of arrays or frames of rows and of their part of vectors, joined over all rows in order."""
 
 
 class Elsewhere(Streamed):
@@ -100,6 +100,13 @@ class RowsAway(ByVisits):
     def excess(self, mean: Array) -> float:
         """Variance of every predictor at known coefficients: none."""
         return self.residual
+
+
+def check_beside(vectors: Iterable[Any], n: int) -> None:
+    """Refuse vectors of another length than there are rows."""
+    for vector in vectors:
+        if len(vector) != n:
+            raise ValueError(f"groups must be one label for each of the {n} rows; got {len(vector)} labels.")
 
 
 def told_apart(X: Any) -> Any:

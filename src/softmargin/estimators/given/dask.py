@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softmargin.core.validation import check_numeric, is_frame
-from softmargin.designs.dask import DaskMatrix, NewRows, plain
+from softmargin.designs.dask import DaskMatrix, NewRows, counted, plain
 from softmargin.estimators.given.arguments import Given
 
 __all__ = ["DaskCollections", "computed"]
@@ -34,24 +34,33 @@ class DaskCollections:
         if not _is_collection(X):
             return None
         named = [each for each in given[1:] if isinstance(each, str)]
-        unknown = [name for name in named if not is_frame(X) or name not in X.columns]
-        if unknown:
-            raise ValueError(f"X has no column {unknown[0]!r}; give the name of one, or the values themselves.")
-        vectors = [computed(X[each] if isinstance(each, str) else each) for each in given[1:]]
+        vectors = [self.column(X, each) if isinstance(each, str) else computed(each) for each in given[1:]]
         X = X.drop(columns=named) if named else X
         chunks = _chunks(X)
-        sizes = _counted(chunks.parts) if chunks.sizes is None else chunks.sizes
+        sizes = counted(chunks.parts) if chunks.sizes is None else chunks.sizes
         if 8 * sum(sizes) * chunks.p <= _HOME:
             return Given(_home(X.compute()), *vectors)
         return Given(DaskMatrix(chunks.parts, chunks.p, chunks.names, sizes), *vectors)
 
-    def new_rows(self, X: Any, names: list[str] | None) -> Any:
+    def column(self, X: Any, name: Any) -> Any:
+        """A column of a data frame by its name."""
+        if not _is_collection(X):
+            return None
+        if not is_frame(X) or name not in X.columns:
+            raise ValueError(f"X has no column {name!r}; give the name of one, or the values themselves.")
+        return computed(X[name])
+
+    def new_rows(self, X: Any, names: list[str] | None, groups: list[str]) -> Any:
         """Rows to predict; of a data frame, the columns of the fit where it has them all."""
         if not _is_collection(X):
             return None
-        if is_frame(X) and names is not None and set(names) < set(X.columns):
+        if is_frame(X) and names is not None and {*names, *groups} <= set(X.columns):
+            check_numeric(X[names]._meta)
+            if groups:
+                return NewRows(X[[*names, *groups]].to_delayed(), X[[*names, *groups]]._meta_nonempty[:1], None, None)
             X = X[names]
-        return NewRows(*_chunks(X))
+        parts, p, own, sizes = _chunks(X)
+        return NewRows(parts, np.zeros((1, p)), own, sizes)
 
 
 def _is_collection(X: Any) -> bool:
@@ -78,11 +87,3 @@ def _chunks(X: Any) -> _Chunks:
 def _home(X: Any) -> Any:
     """Computed rows; what a message brought may lie askew in memory, and products would be made in another order."""
     return np.require(plain(X), requirements=["A"]) if isinstance(X, np.ndarray) else X
-
-
-def _counted(parts: Sequence[Any]) -> list[int]:
-    """Numbers of rows of delayed parts."""
-    from dask.base import compute
-    from dask.delayed import delayed
-
-    return list(compute(*[delayed(len)(part) for part in parts]))

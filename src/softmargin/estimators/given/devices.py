@@ -13,7 +13,7 @@ from softmargin.designs.standardize import Columns
 from softmargin.estimators.given.arguments import Given
 from softmargin.rows.device.libraries import Library, library_of
 from softmargin.rows.device.on_device import OnDevice
-from softmargin.rows.elsewhere import Elsewhere
+from softmargin.rows.elsewhere import Elsewhere, check_beside
 from softmargin.rows.stored.tables import joined_blocks
 
 __all__ = ["DeviceMatrix", "Devices"]
@@ -55,11 +55,14 @@ class DeviceMatrix(Elsewhere):
         places = np.arange(self.shape[0])[index]
         return np.asarray(self.library.home(self.X[self.library.xp.asarray(places)]), dtype=np.float64)
 
-    def each(self, read: Callable[[Any], Any]) -> Any:
+    def each(self, read: Callable[..., Any], *beside: Any) -> Any:
         """What ``read`` makes of the rows, on the device again where it is numbers."""
         n, p = self.shape
+        check_beside(beside, n)
         step = max(1, _BLOCK // (8 * max(p, 1)))
-        found = joined_blocks([read(self[lo : lo + step]) for lo in range(0, n, step)])
+        found = joined_blocks(
+            [read(self[lo : lo + step], *(each[lo : lo + step] for each in beside)) for lo in range(0, n, step)]
+        )
         return tuple(map(self._back, found)) if isinstance(found, tuple) else self._back(found)
 
     def _back(self, x: Any) -> Any:
@@ -76,7 +79,10 @@ class Devices:
             return None
         return Given(DeviceMatrix.of(library, given.X), *map(_home, given[1:]))
 
-    def new_rows(self, X: Any, names: list[str] | None) -> Any:
+    def column(self, X: Any, name: Any) -> Any:
+        """None: columns of devices have no names."""
+
+    def new_rows(self, X: Any, names: list[str] | None, groups: list[str]) -> Any:
         """Rows to predict."""
         library = library_of(X)
         return None if library is None else DeviceMatrix.of(library, X)

@@ -15,7 +15,7 @@ from softmargin.core.array import Array
 from softmargin.designs.standardize import Columns
 from softmargin.designs.stored import Stored
 from softmargin.estimators.given.arguments import Given
-from softmargin.rows.elsewhere import Elsewhere, Streamed
+from softmargin.rows.elsewhere import Elsewhere, Streamed, check_beside
 from softmargin.rows.on_disk import InFiles
 from softmargin.rows.stored.files import FileRows, RowSource, SomeRows
 from softmargin.rows.stored.functions import function_blocks
@@ -52,11 +52,11 @@ class OnDisk(Elsewhere):
     def __getitem__(self, index: Any) -> Array:
         return np.asarray(self.source.pick(index), dtype=np.float64)
 
-    def each(self, read: Callable[[Any], Any]) -> Any:
+    def each(self, read: Callable[..., Any], *beside: Any) -> Any:
         n, p = self.shape
         step = max(1, _BLOCK // (8 * max(p, 1)))
-        blocks = (self.source.read(lo, min(lo + step, n)) for lo in range(0, n, step))
-        return joined_blocks([read(np.asarray(block, dtype=np.float64)) for block in read_ahead(blocks)])
+        blocks = (np.asarray(self.source.read(lo, min(lo + step, n)), dtype=np.float64) for lo in range(0, n, step))
+        return _of_each(blocks, read, beside)
 
 
 class _Blocks(Streamed):
@@ -65,11 +65,21 @@ class _Blocks(Streamed):
     def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
         self.make = make
 
-    def each(self, read: Callable[[Any], Any]) -> Any:
-        parts = [read(block) for block in read_ahead(self.make())]
-        if not parts:
-            raise ValueError("there are no rows to predict: give at least one block.")
-        return joined_blocks(parts)
+    def each(self, read: Callable[..., Any], *beside: Any) -> Any:
+        return _of_each(self.make(), read, beside)
+
+
+def _of_each(blocks: Iterator[Any], read: Callable[..., Any], beside: tuple[Any, ...]) -> Any:
+    """What ``read`` makes of consecutive blocks and their part of vectors, joined."""
+    parts, lo = [], 0
+    for block in read_ahead(blocks):
+        hi = lo + len(block)
+        parts.append(read(block, *(vector[lo:hi] for vector in beside)))
+        lo = hi
+    check_beside(beside, lo)
+    if not parts:
+        raise ValueError("there are no rows to predict: give at least one block.")
+    return joined_blocks(parts)
 
 
 class Files:
@@ -89,14 +99,22 @@ class Files:
         vectors = (_vector(each) for each in given[1:])
         return Given(_placed(source, None), *vectors)
 
-    def new_rows(self, X: Any, names: list[str] | None) -> Any:
-        """Rows to predict; of a table, the columns of the fit."""
+    def column(self, X: Any, name: Any) -> Any:
+        """A column of a table by its name, or the vector of a `.npy` file."""
         table = _table(X)
         if table is not None:
-            own = table if names is None else table.taking(names)
-            return _Blocks(lambda: (_named(rows, own.names) for rows in own.blocks()))
+            return table.column(name)
+        return _vector(name) if Path(name).suffix == ".npy" else None
+
+    def new_rows(self, X: Any, names: list[str] | None, groups: list[str]) -> Any:
+        """Rows to predict; of a table, the columns of the fit with those that say the groups."""
+        table = _table(X)
+        wanted = None if names is None else [*names, *groups]
+        if table is not None:
+            own = table if wanted is None else table.taking(wanted)
+            return _Blocks(own.frames if groups else lambda: (_named(rows, own.names) for rows in own.blocks()))
         if callable(X):
-            return _Blocks(lambda: (_named(block.rows, block.names) for block in function_blocks(X, names)))
+            return _Blocks(lambda: (_named(block.rows, block.names) for block in function_blocks(X, wanted)))
         source = _matrix(X)
         return None if source is None else OnDisk(source)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,13 +10,13 @@ import pandas as pd
 
 from softmargin.core.validation import is_frame
 from softmargin.estimators.given.arguments import Given
-from softmargin.estimators.given.dask import DaskCollections
+from softmargin.estimators.given.dask import DaskCollections, computed
 from softmargin.estimators.given.devices import Devices
 from softmargin.estimators.given.files import Files
 from softmargin.rows.elsewhere import Elsewhere
 from softmargin.rows.memory import check_room
 
-__all__ = ["Kind", "at_home", "new_rows", "taken"]
+__all__ = ["Kind", "at_home", "new_rows", "taken", "vector"]
 
 
 class Kind(Protocol):
@@ -24,8 +25,14 @@ class Kind(Protocol):
     def taken(self, given: Given) -> Given | None:
         """The arguments of a fit, with names of columns replaced by the columns."""
 
-    def new_rows(self, X: Any, names: list[str] | None) -> Any:
-        """Rows to predict as a ``Streamed`` or an array; ``names`` are those of the columns of the fit."""
+    def column(self, X: Any, name: Any) -> Any:
+        """The column of X with this name, home; None also where X has no names."""
+
+    def new_rows(self, X: Any, names: list[str] | None, groups: list[str]) -> Any:
+        """Rows to predict as a ``Streamed`` or an array.
+
+        ``names`` are those of the columns of the fit, ``groups`` those of the columns that say the groups of its rows.
+        """
 
 
 _KINDS: tuple[Kind, ...] = (DaskCollections(), Devices(), Files())
@@ -38,7 +45,7 @@ def taken(X: Any, y: Any, sample_weight: Any, groups: Any) -> Given:
         found = kind.taken(given)
         if found is not None:
             return found
-    return given
+    return Given(X, *(vector(X, each) for each in given[1:]))
 
 
 def at_home(X: Any, y: Any, sample_weight: Any, names: Any) -> Given:
@@ -55,10 +62,24 @@ def at_home(X: Any, y: Any, sample_weight: Any, names: Any) -> Given:
     return given._replace(X=rows)
 
 
-def new_rows(X: Any, names: list[str] | None) -> Any:
+def vector(X: Any, given: Any) -> Any:
+    """A vector beside X, home, where it is a name that column of X."""
+    if not isinstance(given, str | PathLike):
+        return computed(given)
+    for kind in _KINDS:
+        found = kind.column(X, given)
+        if found is not None:
+            return found
+    raise ValueError(
+        f"{given!r} names a column, and only X in Parquet files, Arrow datasets and Dask data frames is asked by names; "
+        "give the values themselves, as X['name'], and leave that column out of X."
+    )
+
+
+def new_rows(X: Any, names: list[str] | None, groups: list[str]) -> Any:
     """Rows to predict, recognised."""
     for kind in _KINDS:
-        found = kind.new_rows(X, names)
+        found = kind.new_rows(X, names, groups)
         if found is not None:
             return found
     return X

@@ -76,6 +76,12 @@ class Table:
         except _ARROW as error:
             raise ValueError(f"the Parquet files cannot be read: {error}") from error
 
+    def frames(self) -> Iterator[Any]:
+        """All rows in order, some at a time, as data frames of columns of any type."""
+        for batch in self.dataset.scanner(columns=self.names, batch_size=_BATCH, use_threads=False).to_batches():
+            if batch.num_rows:
+                yield batch.to_pandas(ignore_metadata=True)
+
     def dtype(self) -> Any:
         """The type that holds the entries of all columns, or a sentence that names those that are no numbers."""
         types = {name: self.dataset.schema.field(name).type for name in self.names}
