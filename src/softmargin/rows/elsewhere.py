@@ -29,7 +29,7 @@ class Streamed(ABC):
 
     @abstractmethod
     def each(self, read: Callable[..., Any], *beside: Any) -> Any:
-        """What ``read`` makes of arrays or frames of rows and of their part of vectors, joined over all rows in order."""
+        """What ``read`` makes of arrays or frames of rows and their part of vectors, joined over all rows in order."""
 
 
 class Elsewhere(Streamed):

@@ -71,7 +71,7 @@ def vector(X: Any, given: Any) -> Any:
         if found is not None:
             return found
     raise ValueError(
-        f"{given!r} names a column, and only X in Parquet files, Arrow datasets and Dask data frames is asked by names; "
+        f"{given!r} names a column, and only X in Parquet files, Arrow datasets and Dask data frames is asked by name; "
         "give the values themselves, as X['name'], and leave that column out of X."
     )
 
