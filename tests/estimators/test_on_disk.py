@@ -233,11 +233,15 @@ def test_what_is_wrong_with_a_file_or_a_block_is_one_sentence(tmp_path):
     np.save(tmp_path / "words.npy", np.array([["a"], ["b"]]))
     np.save(tmp_path / "columns.npy", np.asfortranarray(X))
     (tmp_path / "other.csv").write_text("a,b")
+    np.save(tmp_path / "rowless.npy", X[:0])
+    np.save(tmp_path / "columnless.npy", X[:, :0])
     for name, reason in [
         ("no.npy", "cannot be read as a .npy file"),
         ("words.npy", "give a matrix of numbers"),
         ("columns.npy", "in the order of columns"),
         ("other.csv", "must be a .npy file"),
+        ("rowless.npy", r"shape \(0, 5\); give at least one row"),
+        ("columnless.npy", r"shape \(4500, 0\); give at least one row"),
         ("gone.npy", r"^there is no file '.*gone\.npy': give the path of one"),
         ("gone.parquet", r"^there is no file '.*gone\.parquet': give the path of one"),
     ]:

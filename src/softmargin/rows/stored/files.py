@@ -127,6 +127,8 @@ class FileRows:
             raise ValueError(f"{path} cannot be read as a .npy file of numbers: {error}.") from error
         if X.ndim != 2 or X.dtype.kind not in "fiub":
             raise ValueError(f"{path} has an array of shape {X.shape} and type {X.dtype}; give a matrix of numbers.")
+        if not X.size:
+            raise ValueError(f"{path} has an array of shape {X.shape}; give at least one row and one column.")
         if not X.flags.c_contiguous:
             raise ValueError(f"{path} is in the order of columns; save it again, as np.ascontiguousarray(X).")
         return cls(Path(path).open("rb", buffering=0), str(path), X.offset, X.shape, X.dtype)
