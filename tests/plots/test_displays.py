@@ -1,6 +1,7 @@
 """Displays hold the numbers of the model, for any number of classes."""
 
 import functools
+import io
 import warnings
 
 import numpy as np
@@ -205,3 +206,32 @@ def test_a_display_is_drawn_again_on_given_axes():
     assert display.plot(ax) is display and display.ax_ is ax
     with pytest.raises(ValueError, match="one axes per panel: 2 panels, 1 axes"):
         plots.random_effects(model_of("terms"), ax)
+
+
+def test_dollars_of_names_and_classes_are_no_formulas():
+    dollars = {"a": "$a_$", "b": r"b$^^$"}
+    frame, two = GROUPED.rename(columns=dollars), np.array(["$no_$", "$yes^$"])[(Z > 0).astype(int)]
+    grouped = frame.assign(g=[f"$g_${i % 5}" for i in range(60)])
+    three = np.array(["$low_$", "mid", "$top^$"])[np.digitize(Z, [-0.5, 0.5])]
+    plain, terms = frame[list(dollars.values())], [RandomEffect("g"), Smooth(dollars["b"], knots=4)]
+    drawn = BayesianSVC("spike-slab", "gibbs", **SHORT).fit(plain, two)
+    pairs = BayesianSVC(**SHORT).fit(plain, three)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        grouped = BayesianSVC(**SHORT, random_effects=terms).fit(grouped, two)
+    shown = [
+        *(plots.CoefficientsDisplay.from_estimator(model) for model in (drawn, pairs)),
+        plots.InclusionDisplay.from_estimator(drawn),
+        plots.TracesDisplay.from_estimator(drawn),
+        plots.AgreementDisplay.from_estimator(drawn),
+        *(plots.MarginsDisplay.from_estimator(model) for model in (drawn, pairs)),
+        plots.ConfusionDisplay.from_estimator(pairs),
+        *(plots.CalibrationDisplay.from_estimator(model) for model in (drawn, pairs)),
+        *(plots.ProbabilitiesDisplay.from_estimator(model, plain, y) for model, y in ((drawn, two), (pairs, three))),
+        plots.BoundaryDisplay.from_estimator(drawn, plain, two),
+        plots.RandomEffectsDisplay.from_estimator(grouped),
+        plots.SmoothDisplay.from_estimator(grouped),
+    ]
+    for display in shown:
+        display.figure_.savefig(io.BytesIO())
+    assert shown[0].ax_.get_yticklabels()[0].get_text().replace(r"\$", "$") in dollars.values()

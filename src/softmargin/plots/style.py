@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,17 @@ def frame(ax: Any) -> None:
     ax.tick_params(colors=INK, labelsize=9, length=3, color=GREY)
 
 
+def plain(text: Any) -> str:
+    """A text as it is written: dollars, which would begin a formula, are escaped."""
+    return re.sub(r"(?<!\\)\$", r"\\$", str(text))
+
+
 def finish(ax: Any, x: str, y: str) -> None:
     """Grid and labels."""
     ax.grid(color=GREY, alpha=0.25, lw=0.6)
     ax.set_axisbelow(True)
-    ax.set_xlabel(x, fontsize=9.5)
-    ax.set_ylabel(y, fontsize=9.5)
+    ax.set_xlabel(plain(x), fontsize=9.5)
+    ax.set_ylabel(plain(y), fontsize=9.5)
 
 
 def effect(machine: Any) -> str:
@@ -123,7 +129,7 @@ def name_ends(ax: Any, heights: Array, names: list[str]) -> None:
         place[1:] += push
     for at, start, j in zip(place, here, order, strict=True):
         ax.annotate(
-            names[j], (1.0, start), xytext=(1.03, at), xycoords="axes fraction", textcoords="axes fraction",
+            plain(names[j]), (1.0, start), xytext=(1.03, at), xycoords="axes fraction", textcoords="axes fraction",
             fontsize=8.5, va="center", color=RED if heights[j] > 0 else BLUE,
             arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.5, "shrinkA": 1, "shrinkB": 0},
         )  # fmt: skip

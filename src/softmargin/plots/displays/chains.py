@@ -23,6 +23,7 @@ from softmargin.plots.style import (
     effect,
     finish,
     in_frame,
+    plain,
     position,
     same_columns,
 )
@@ -225,7 +226,7 @@ class AgreementDisplay(Display):
         self._name_outliers(ax)
         worst = int(np.argmax(self.difference))
         title = f"largest difference {self.difference[worst]:.2g} ({self.names[worst]})"
-        ax.set_title(title, fontsize=9, loc="left", color=INK)
+        ax.set_title(plain(title), fontsize=9, loc="left", color=INK)
         finish(ax, *self.labels)
         return self
 
@@ -243,7 +244,7 @@ class AgreementDisplay(Display):
             written.append(int(j))
             right = place[j, 0] < 0.75
             ax.annotate(
-                self.names[j], (across[j], peak[j]), xytext=(5 if right else -5, -3), textcoords="offset points",
+                plain(self.names[j]), (across[j], peak[j]), xytext=(5 if right else -5, -3), textcoords="offset points",
                 fontsize=8, ha="left" if right else "right", color=INK, zorder=4,
             )  # fmt: skip
 

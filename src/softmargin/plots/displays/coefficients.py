@@ -10,7 +10,7 @@ import numpy as np
 from softmargin.plots.displays.base import Display
 from softmargin.plots.numbers.coefficients import Coefficients, Inclusions, coefficients, inclusions
 from softmargin.plots.numbers.subject import linear_of
-from softmargin.plots.style import BLUE, GREY, INK, PALE, RED, colour_of, effect, ends_of, finish
+from softmargin.plots.style import BLUE, GREY, INK, PALE, RED, colour_of, effect, ends_of, finish, plain
 
 __all__ = ["CoefficientsDisplay", "InclusionDisplay"]
 
@@ -77,7 +77,7 @@ class CoefficientsDisplay(Display):
             place = np.arange(len(chosen)) + (0.0 if many == 1 else 0.35 - 0.7 * r / (many - 1))
             self._markers(ax, chosen, place, r)
         ax.axvline(0.0, color=INK, lw=0.8, zorder=1)
-        ax.set_yticks(np.arange(len(chosen)), [found.names[j] for j in chosen])
+        ax.set_yticks(np.arange(len(chosen)), [plain(found.names[j]) for j in chosen])
         ax.set_ylim(-0.7, len(chosen) - 0.3)
         ax.tick_params(axis="y", length=0)
         finish(ax, f"{self.unit}\n← {self.ends[0]}      {self.ends[1]} →", "")
@@ -98,7 +98,7 @@ class CoefficientsDisplay(Display):
         size, name = (30, None) if many == 1 else (18, found.outputs[r])
         ax.scatter(mean, place, s=size, c=face, edgecolors=colour, linewidths=1.4, zorder=3)
         if name is not None:
-            ax.scatter([], [], s=30, c=colour_of(r), label=name)
+            ax.scatter([], [], s=30, c=colour_of(r), label=plain(name))
 
     def _field(self, ax: Any, chosen: Any) -> Self:
         """Colours by coefficient, a dot where the interval leaves zero out."""
@@ -109,10 +109,10 @@ class CoefficientsDisplay(Display):
         field = ax.pcolormesh(values, cmap="RdBu_r", vmin=-reach, vmax=reach)
         row, column = np.nonzero(found.away[chosen])
         ax.scatter(column + 0.5, row + 0.5, s=4, c=INK)
-        ax.set_yticks(np.arange(len(chosen)) + 0.5, [found.names[j] for j in chosen])
-        ax.set_xticks(np.arange(len(found.outputs)) + 0.5, found.outputs, rotation=90)
+        ax.set_yticks(np.arange(len(chosen)) + 0.5, [plain(found.names[j]) for j in chosen])
+        ax.set_xticks(np.arange(len(found.outputs)) + 0.5, list(map(plain, found.outputs)), rotation=90)
         bar = self.figure_.colorbar(field, ax=ax)
-        bar.set_label(f"{self.unit}\n{self.ends[0]} — {self.ends[1]}", fontsize=8.5)
+        bar.set_label(plain(f"{self.unit}\n{self.ends[0]} — {self.ends[1]}"), fontsize=8.5)
         return self
 
 
@@ -180,7 +180,7 @@ class InclusionDisplay(Display):
                 elinewidth=0.9, capsize=1.8, capthick=0.9, zorder=3,
             )  # fmt: skip
         ax.axvline(self.threshold, color=INK, lw=0.8, ls="--", zorder=1.5)
-        ax.set_yticks(place, [found.names[j] for j in chosen])
+        ax.set_yticks(place, [plain(found.names[j]) for j in chosen])
         ax.set(xlim=(0.0, 1.02), ylim=(len(chosen) - 0.4, -0.6))
         ax.tick_params(axis="y", length=0, labelsize=8.5)
         finish(ax, "posterior inclusion probability", "")
@@ -195,7 +195,7 @@ class InclusionDisplay(Display):
         fill[:, 3] = np.where(height > self.threshold, 0.9, 0.45)
         ax.barh(place, height, color=fill, edgecolor=GREY, linewidth=0.5, height=0.74, zorder=2)
         words = ((BLUE, f"towards {self.ends[0]}"), (PALE, "either"), (RED, f"towards {self.ends[1]}"))
-        keys = [Patch(facecolor=shade, edgecolor=GREY, label=text) for shade, text in words]
+        keys = [Patch(facecolor=shade, edgecolor=GREY, label=plain(text)) for shade, text in words]
         ax.legend(
             handles=keys, ncols=3, frameon=False, fontsize=8.5, loc="lower left", bbox_to_anchor=(-0.01, 1.0),
             borderaxespad=0.2, handlelength=1.0, handleheight=1.0, columnspacing=1.2, handletextpad=0.5,

@@ -12,7 +12,7 @@ from softmargin.core.validation import costs_by_label, fitted
 from softmargin.plots.displays.base import Display
 from softmargin.plots.numbers.outcomes import Decisions, decisions
 from softmargin.plots.numbers.subject import machine_of
-from softmargin.plots.style import BLUE, INK, RED, colour_of, finish
+from softmargin.plots.style import BLUE, INK, RED, colour_of, finish, plain
 
 __all__ = ["ConfusionDisplay", "MarginsDisplay"]
 
@@ -57,7 +57,8 @@ class MarginsDisplay(Display):
         classes = range(found.k)
         ax.hist(
             [inside[found.y == r] for r in classes], edges, weights=[found.times[found.y == r] for r in classes],
-            stacked=True, color=[colour_of(r) for r in classes], label=found.labels, alpha=0.85, zorder=2,
+            stacked=True, color=[colour_of(r) for r in classes], label=[plain(label) for label in found.labels],
+            alpha=0.85, zorder=2,
         )  # fmt: skip
         for mark in (0.0, 1.0) if found.k == 2 else (0.0,):
             ax.axvline(mark, color=INK, lw=0.9, ls="--", zorder=3)
@@ -137,8 +138,9 @@ class ConfusionDisplay(Display):
         if k <= 12:
             for j, r in np.ndindex(k, k):
                 ax.text(r, j, f"{self.counts[j, r]:g}", ha="center", va="center", fontsize=9, color=INK)
-        ax.set_xticks(range(k), self.labels, rotation=90 if max(map(len, self.labels)) > 8 or k > 6 else 0)
-        ax.set_yticks(range(k), self.labels)
+        names = list(map(plain, self.labels))
+        ax.set_xticks(range(k), names, rotation=90 if max(map(len, self.labels)) > 8 or k > 6 else 0)
+        ax.set_yticks(range(k), names)
         ax.tick_params(length=0)
         ax.set_xlabel("decided", fontsize=9.5)
         ax.set_ylabel("true", fontsize=9.5)

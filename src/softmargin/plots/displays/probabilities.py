@@ -13,7 +13,7 @@ from softmargin.plots.displays.base import Display
 from softmargin.plots.numbers.curves import class_band, reliability
 from softmargin.plots.numbers.outcomes import decisions
 from softmargin.plots.numbers.subject import labels_of, machine_of
-from softmargin.plots.style import INK, SERIES, colour_of, finish
+from softmargin.plots.style import INK, SERIES, colour_of, finish, plain
 
 __all__ = ["CalibrationDisplay", "ProbabilitiesDisplay"]
 
@@ -102,7 +102,7 @@ class CalibrationDisplay(Display):
             size = 18.0 + 110.0 * curve.n / curve.n.sum()
             style = {"c": colour, "marker": marker, "edgecolors": "white", "linewidths": 0.7}
             ax.scatter(curve.where, curve.share, s=size, zorder=4, **style)
-            ax.plot([], [], color=colour, ls=line, lw=1.5, marker=marker, ms=6, mec="white", label=name)
+            ax.plot([], [], color=colour, ls=line, lw=1.5, marker=marker, ms=6, mec="white", label=plain(name))
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         finish(ax, f"predicted probability of {self.label}", f"share of {self.label}")
         ax.legend(frameon=False, fontsize=8.5, loc="upper left", borderaxespad=0.2, handlelength=2.4)
@@ -170,7 +170,7 @@ class ProbabilitiesDisplay(Display):
             low, high = (f - 1.96 * sd)[rows], (f + 1.96 * sd)[rows]
             ax.hlines(p[rows], low, high, colors=colour, lw=1.0, alpha=0.25, zorder=2)
             style = {"c": colour, "marker": marker, "edgecolors": "white", "linewidths": 0.5}
-            ax.scatter(f[rows], p[rows], s=26, label=label, zorder=3, **style)
+            ax.scatter(f[rows], p[rows], s=26, label=plain(label), zorder=3, **style)
         ticks = [t for t in (-100, -30, -10, -3, -1, 0, 1, 3, 10, 30, 100) if abs(t) <= reach]
         ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
         ax.set_xticks([], minor=True)
@@ -185,7 +185,7 @@ class ProbabilitiesDisplay(Display):
         for number, label in enumerate(self.labels):
             own = np.sort(self.probability[self.truth == number])
             share = (np.arange(len(own)) + 0.5) / max(len(own), 1)
-            ax.plot(share, own, color=colour_of(number), marker="o", ms=3, lw=1.2, label=label)
+            ax.plot(share, own, color=colour_of(number), marker="o", ms=3, lw=1.2, label=plain(label))
         ax.set(xlim=(0.0, 1.0), ylim=(-0.04, 1.04))
         finish(ax, "share of the rows of the class", "predicted probability of the true class")
         ax.legend(frameon=False, fontsize=8.5, loc="lower right")

@@ -15,7 +15,7 @@ from softmargin.estimators.kernel_machine import KernelMachine
 from softmargin.plots.displays.base import Display
 from softmargin.plots.numbers.outcomes import Responses, responses
 from softmargin.plots.numbers.subject import labels_of, machine_of, response_of
-from softmargin.plots.style import BLUE, INK, RED, colour_of, finish, position
+from softmargin.plots.style import BLUE, INK, RED, colour_of, finish, plain, position
 
 __all__ = ["BoundaryDisplay", "IntervalsDisplay"]
 
@@ -174,7 +174,7 @@ class BoundaryDisplay(Display):
             self._lines(ax, lead, (0.0,), linewidths=1.4, zorder=2)
         for r, label in enumerate(self.labels):
             where = ([], []) if self.points is None else tuple(part[self.points[2] == r] for part in self.points[:2])
-            ax.scatter(*where, s=16, c=colour_of(r), edgecolors="white", linewidths=0.5, label=label, zorder=3)
+            ax.scatter(*where, s=16, c=colour_of(r), edgecolors="white", linewidths=0.5, label=plain(label), zorder=3)
         finish(ax, *self.names)
         ax.grid(visible=False)
         ax.set(xlim=ends[:2], ylim=ends[2:])

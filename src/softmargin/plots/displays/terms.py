@@ -9,7 +9,7 @@ import numpy as np
 
 from softmargin.plots.displays.base import Display
 from softmargin.plots.numbers.terms import GroupEffects, SmoothEffect, group_effects, smooth_effects
-from softmargin.plots.style import BLUE, INK, RED, finish
+from softmargin.plots.style import BLUE, INK, RED, finish, plain
 
 __all__ = ["RandomEffectsDisplay", "SmoothDisplay"]
 
@@ -62,11 +62,11 @@ class RandomEffectsDisplay(Display):
             each.scatter(mean, place, s=12, c=colour, zorder=3)
             each.axvline(0.0, color=INK, lw=0.8, zorder=1)
             each.set_yticks(
-                place if len(at) <= _NAMED else [], [panel.groups[i] for i in at] if len(at) <= _NAMED else []
+                place if len(at) <= _NAMED else [], [plain(panel.groups[i]) for i in at] if len(at) <= _NAMED else []
             )
             each.set_ylim(-0.7, len(at) - 0.3)
             finish(each, "effect on f", "" if len(at) <= _NAMED else f"{len(at)} groups")
-            each.set_title(panel.title, fontsize=9.5, loc="left", color=INK)
+            each.set_title(plain(panel.title), fontsize=9.5, loc="left", color=INK)
             each.grid(visible=False, axis="y")
         return self
 
@@ -110,5 +110,5 @@ class SmoothDisplay(Display):
             each.plot(term.x, term.mean, color=BLUE, lw=1.8, zorder=3)
             each.axhline(0.0, color=INK, lw=0.8, zorder=2)
             finish(each, term.column, "change of f")
-            each.set_title(term.title, fontsize=9.5, loc="left", color=INK)
+            each.set_title(plain(term.title), fontsize=9.5, loc="left", color=INK)
         return self
