@@ -231,6 +231,8 @@ def test_what_cannot_be_fitted_is_said_in_a_sentence(dask_client, data, monkeypa
             BayesianSVC().fit(da.where(lazy == X[3000, 2], np.nan, lazy), y)
         with pytest.raises(ValueError, match="column b of X holds"):
             BayesianSVC().fit(dd.from_pandas(pd.DataFrame({"a": X[:, 0], "b": pd.Timestamp(0)}), npartitions=2), y)
+        with pytest.raises(ValueError, match="column b of X cannot be read as numbers"):
+            BayesianSVC().fit(dd.from_pandas(pd.DataFrame({"a": X[:, 0], "b": "x"}), npartitions=2), y)
         masked = da.ma.masked_greater(lazy, 3.0)
         with pytest.raises((TypeError, RuntimeError), match="X is a masked array on Dask; fill it first"):
             BayesianSVC().fit(masked, y)

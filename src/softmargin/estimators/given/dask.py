@@ -40,6 +40,7 @@ class DaskCollections:
         sizes = counted(chunks.parts) if chunks.sizes is None else chunks.sizes
         if 8 * sum(sizes) * chunks.p <= _HOME:
             return Given(_home(X.compute()), *vectors)
+        _check_columns(X)
         return Given(DaskMatrix(chunks.parts, chunks.p, chunks.names, sizes), *vectors)
 
     def column(self, X: Any, name: Any) -> Any:
@@ -55,7 +56,7 @@ class DaskCollections:
         if not _is_collection(X):
             return None
         if is_frame(X) and names is not None and {*names, *groups} <= set(X.columns):
-            check_numeric(X[names]._meta)
+            _check_columns(X[names])
             if groups:
                 return NewRows(X[[*names, *groups]].to_delayed(), X[[*names, *groups]]._meta_nonempty[:1], None, None)
             X = X[names]
@@ -71,6 +72,14 @@ def _is_collection(X: Any) -> bool:
 def computed(vector: Any) -> Any:
     """What a Dask collection comes to; anything else as it is."""
     return vector.compute() if _is_collection(vector) else vector
+
+
+def _check_columns(X: Any) -> None:
+    """Refuse columns that hold no numbers by their type; objects and categories may hold some."""
+    if not is_frame(X):
+        return check_numeric(X._meta)
+    row = X._meta_nonempty
+    return check_numeric(row.loc[:, [str(kind) not in ("object", "category") for kind in row.dtypes]])
 
 
 def _chunks(X: Any) -> _Chunks:
