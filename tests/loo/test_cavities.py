@@ -51,3 +51,14 @@ def test_moments_without_a_row_equal_refits():
     assert size(error) < 0.15
     assert size(error) < 0.6 * size(naive)
     assert size(latent) < size(naive)
+
+
+def test_the_share_of_a_row_is_that_of_the_group_of_draws_that_has_most_of_it():
+    """A row that is all that one group has gives moments without bounds, however little of it the other groups have."""
+    X, y = simulated(40, 3, seed=3)
+    model, rng = build(X, y, c=0.5, prior=Ridge(scale=0.7)), np.random.default_rng(0)
+    narrow, wide = (np.array([0.3, 0.5, 0.1, -0.2]) + sd * rng.standard_normal((60, 4)) for sd in (0.05, 2.0))
+    part, both = np.ones(40), np.repeat([0.1, 1.0], 60)
+    shares = [grouped_cavity(model, draws, np.full(60, 1.0), part)[2] for draws in (narrow, wide)]
+    assert shares[0] < 0.1 and shares[1] > 0.5
+    assert grouped_cavity(model, np.concatenate((narrow, wide)), both, part)[2] == shares[1]

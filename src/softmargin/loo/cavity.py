@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ def grouped_cavity(model: Model, draws: Array, scale: Array, part: Array) -> tup
 
     Draws are grouped by the prior scale, given which the posterior is close to Gaussian: within a group the row is
     taken out as from a Gaussian fit with the group's moments, and the groups are mixed, as in the variational
-    mixture over the scale.
+    mixture over the scale. A row that is nearly all that a group has ruins the mixture: its k v there counts.
     """
     groups, blocks = [draws[group] for group in scale_groups(scale)], model.blocks
     found = blocks.fetch(blocks.keep(_mixed, (model.loss, groups), blocks.place(One(part)))[0])
@@ -57,7 +58,7 @@ def _mixed(block: Any, small: tuple[Any, list[Array]], part: One) -> Any:
         mean, variance = block.spread(draws)
         message = loss.gaussian(block.y, block.weight, mean, variance)
         outs.append(_Out(*taken_out(mean, variance, message.w, message.b, part.f)))
-    f, share = _mean([out.f for out in outs]), _mean([out.share for out in outs])
+    f, share = _mean([out.f for out in outs]), reduce(np.maximum, [out.share for out in outs])
     return _Out(f, _mean([out.v + (out.f - f) ** 2 for out in outs]), share), ()
 
 
