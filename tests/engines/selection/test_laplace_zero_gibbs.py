@@ -298,7 +298,7 @@ class WrongOdds(BoundLaplaceZero):
 
     @property
     def prior_log_odds(self):
-        return math.log(self.inclusion)
+        return np.full(len(self.free), math.log(self.inclusion))
 
 
 @dataclass(frozen=True, eq=False)
