@@ -241,7 +241,7 @@ def test_rows_of_a_report_may_be_in_files_and_behind_a_pipeline(tmp_path):
     assert report(bare, str(tmp_path / "rows.npy"), TWO[:50]).html == report(bare, plain[:50].to_numpy(), TWO[:50]).html
     with pytest.raises(ValueError, match="y without X"):
         report(model, None, TWO)
-    with pytest.raises(ValueError, match="must be the responses themselves"):
+    with pytest.raises(ValueError, match="names a column, and only X in Parquet files"):
         report(model, plain, "y")
     pipe = make_pipeline(StandardScaler(), BayesianSVC(learning_rate=0.5)).fit(plain, TWO)
     assert report(pipe, plain[:50], TWO[:50]).html == report(pipe[-1], pipe[0].transform(plain[:50]), TWO[:50]).html
