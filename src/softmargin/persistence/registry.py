@@ -168,6 +168,9 @@ def _record_form(kind: Any, computed: dict[str, str], places: tuple[str, ...] = 
     def whole(parts: dict[str, Any]) -> Any:
         thing = kind(**{name: value for name, value in parts.items() if name not in computed})
         vars(thing).update({own: parts[name] for name, own in computed.items() if name in parts})
+        texts = {name: value for name, value in parts.items() if isinstance(value, str) and name in vars(thing)}
+        if any(vars(thing)[name] != value for name, value in texts.items()):  # one name for a list of names
+            raise ValueError("a text where there was none")
         return thing
 
     return Form(parts, whole)
