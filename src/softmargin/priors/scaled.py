@@ -72,18 +72,13 @@ class Scaled(Prior):
 
 
 @dataclass(frozen=True, eq=False)
-class BoundScaled(PriorBase):
-    """Another prior in coefficients divided by their factors."""
+class _Moved(PriorBase):
+    """Another prior in coefficients that were moved: it can do what both can."""
 
     prior: Any
-    by: Array
-
-    @cached_property
-    def _logs(self) -> float:
-        return float(np.log(self.by).sum())
 
     def offers(self, *names: str) -> bool:
-        """What both the prior and its rescaling can do."""
+        """What both the prior and its move can do."""
         return super().offers(*names) and bool(self.prior.offers(*names))
 
     @property
@@ -93,6 +88,17 @@ class BoundScaled(PriorBase):
     @property
     def only_draws(self) -> str:
         return str(self.prior.only_draws)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundScaled(_Moved):
+    """Another prior in coefficients divided by their factors."""
+
+    by: Array
+
+    @cached_property
+    def _logs(self) -> float:
+        return float(np.log(self.by).sum())
 
     def _message(self, found: PriorMessage) -> PriorMessage:
         linear = None if found.linear is None else found.linear / self.by
@@ -226,23 +232,10 @@ class Centred(Prior):
 
 
 @dataclass(frozen=True, eq=False)
-class BoundCentred(PriorBase):
+class BoundCentred(_Moved):
     """Another prior in coefficients less their means."""
 
-    prior: Any
     centre: Array
-
-    def offers(self, *names: str) -> bool:
-        """What both the prior and its shift can do."""
-        return super().offers(*names) and bool(self.prior.offers(*names))
-
-    @property
-    def has_mode(self) -> bool:
-        return bool(self.prior.has_mode)
-
-    @property
-    def only_draws(self) -> str:
-        return str(self.prior.only_draws)
 
     @property
     def scale_prior(self) -> Any:
