@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
-from scipy.linalg.lapack import dgetrf, dgetrs
+from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
@@ -25,6 +24,8 @@ __all__ = ["ActiveSet", "Flags", "finish", "leave_one_out"]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _BENDS = 6  # Newton steps from the interior point's accuracy to rounding
 _EXACT = 1e-12  # a relative gap that rounding hardly improves
+_SINGULAR = 1e-15  # a reciprocal condition number that rounding cannot tell from zero
+_SLACK = 1e-8  # per unit of a multiplier: the root of rounding, so that half of the digits are right before refinement
 _AS_GOOD = 1e-8  # a relative gap at which zeros may be set
 
 
@@ -77,13 +78,16 @@ def _solve(
     K[:p, p:] = -K[p:, :p].T
     rhs = np.concatenate((pull * unit, np.ones(pinned), np.zeros(m - pinned)))
     factor, pivots, singular = dgetrf(K)
-    if singular:
-        solution = scipy.linalg.lstsq(K, rhs)[0]
-    else:
-        solution = dgetrs(factor, pivots, rhs)[0]
-        for _ in range(2):  # iterative refinement
-            solution += dgetrs(factor, pivots, rhs - K @ solution)[0]
-    if not np.isfinite(solution).all():
+    if singular or dgecon(factor, np.abs(K).sum(axis=0).max())[0] < _SINGULAR:
+        # more rows on the margin than coefficients, or copies of one: Z beta + _SLACK g = 1 always has a solution, in
+        # which the multipliers of rows that cannot be on the margin together are far outside their box
+        slack = K.copy()
+        slack[np.arange(p, p + m), np.arange(p, p + m)] = _SLACK
+        factor, pivots, singular = dgetrf(slack)
+    solution = dgetrs(factor, pivots, rhs)[0]
+    for _ in range(2):  # iterative refinement; where the equations agree it takes the slack away
+        solution += dgetrs(factor, pivots, rhs - K @ solution)[0]
+    if singular or not np.isfinite(solution).all():
         return None
     beta = np.zeros(len(active))
     beta[active] = solution[:p] * unit
@@ -112,7 +116,7 @@ def finish(
     penalty: Penalty,
     *,
     active: Flags | None = None,
-    changes: int = 25,
+    changes: int = 40,
     f: Array | None = None,
 ) -> ActiveSet:
     """Refine (beta, g) by moving the single worst violator between the sets until none is left.
