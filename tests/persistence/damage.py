@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import sys
+import threading
 import warnings
 
 import numpy as np
@@ -22,11 +23,11 @@ VALUES += [[], {}, [1], {"at": 0}, {"at": 10**9}, {"at": -1}, {"float": "nan"}, 
 KINDS = ["list", "tuple", "dict", "set", "array", "objects", "scalar", "frame", "index", "sparse", "record", "function"]
 _WATCHED = ("exec", "compile", "os.", "subprocess", "socket", "ctypes", "pickle", "import", "shutil", "marshal")
 _seen: list[str] = []
-_watching = False
+_watched_thread: int | None = None  # what other threads do meanwhile (a cluster's watch of its files, say) is not ours
 
 
 def _hook(event, arguments):
-    if _watching and event.startswith(_WATCHED):
+    if _watched_thread == threading.get_ident() and event.startswith(_WATCHED):
         _seen.append(f"{event} {arguments!r:.80}")
 
 
@@ -36,13 +37,13 @@ sys.addaudithook(_hook)
 @contextlib.contextmanager
 def watched():
     """A list of what was run or imported meanwhile."""
-    global _watching
+    global _watched_thread
     _seen.clear()
-    _watching = True
+    _watched_thread = threading.get_ident()
     try:
         yield _seen
     finally:
-        _watching = False
+        _watched_thread = None
 
 
 def parts_of(path):
