@@ -327,6 +327,7 @@ def test_a_fit_that_needs_more_memory_than_there_is_says_how_much_and_what_to_do
     X, f = problem(4500)
     source = stored(X, tmp_path)
     monkeypatch.setattr("softmargin.rows.memory.available", lambda: 1e5)
+    monkeypatch.setattr("softmargin.rows.memory._LITTLE", 0.0)
     with pytest.raises(
         MemoryError, match=r"4500 rows and 5 columns.* needs about 0.000\d+ GB .* 0.0001 GB are free; give"
     ):

@@ -48,15 +48,15 @@ def one_scale(settings: Settings, mean: Array, root: Any, scale: float) -> Any:
     return settings.readout.gaussian(mean, root, np.array([scale]), np.ones(1))
 
 
-def at_one_scale(engine: Any, model: Model, settings: Settings, outcome: Outcome) -> Fit:
-    """What a finished variational engine says, at the scale that it learned."""
+def at_one_scale(engine: Any, model: Model, settings: Settings, outcome: Outcome, *, held: bool = True) -> Fit:
+    """What a finished variational engine says, at the scale that it learned; ``held``: of rows left out too."""
     now, state, unknowns = view(model, outcome.state)
     scale = state.prior.values["scale"]
     mean, root = engine.coefficients(state)
     posterior = one_scale(settings, mean, root, scale)
-    held = settings.readout.of_fit(now, state, unknowns)
+    left_out = settings.readout.of_fit(now, state, unknowns) if held else None
     values = state.prior.values | _noted(model, unknowns)
-    return Fit(posterior, held, scale, outcome, vi=state, unknowns=unknowns, values=values)
+    return Fit(posterior, left_out, scale, outcome, vi=state, unknowns=unknowns, values=values)
 
 
 def _noted(model: Model, states: tuple[Any, ...]) -> dict[str, float]:
@@ -65,7 +65,7 @@ def _noted(model: Model, states: tuple[Any, ...]) -> dict[str, float]:
     return {name: value for unknown, state in known for name, value in unknown.noted(state).items()}
 
 
-def fit_vb(model: Model, settings: Settings, *, least: float = 0.0, start: Any = None) -> Any:
+def fit_vb(model: Model, settings: Settings, *, least: float = 0.0, start: Any = None, held: bool = True) -> Any:
     """The best Gaussian at one scale; the scale's own spread is added by a mixture (see ``variational``).
 
     None as soon as the scale falls below ``least``: a fit on its way to a constant creeps, and is not waited for.
@@ -79,7 +79,7 @@ def fit_vb(model: Model, settings: Settings, *, least: float = 0.0, start: Any =
     run_engine(alternated(GaussianVI(), model), model, settings, "vb", outcome=outcome, state=start, **limits)
     if outcome.state.prior.values["scale"] < least:
         return None
-    return at_one_scale(GaussianVI(), model, settings, outcome)
+    return at_one_scale(GaussianVI(), model, settings, outcome, held=held)
 
 
 def variational(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
@@ -88,14 +88,14 @@ def variational(model: Model, settings: Settings, first: Fit | None = None) -> F
     if selecting_variational(model.prior) is not None:
         return _selecting(model, settings)
     options_of(settings)
-    fit = fit_vb(model, settings) if first is None else first
-    if fit.outcome.interrupted:
-        return fit
+    fit = fit_vb(model, settings, held=False) if first is None else first
     try:
-        return _mixed(model, settings, fit)
+        fit = fit if fit.outcome.interrupted else _mixed(model, settings, fit)
     except KeyboardInterrupt:  # the fit itself is done: only the spread of the scale is missing
         fit.outcome.interrupted = True
+    if fit.held is not None:
         return fit
+    return fit._replace(held=settings.readout.of_fit(*view(model, fit.outcome.state)))
 
 
 def _mixed(model: Model, settings: Settings, fit: Fit) -> Fit:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.core.array import Array
 from softmargin.core.capabilities import Parameters, Part, optional
 from softmargin.rows.variates import log_concave
 
@@ -62,6 +63,10 @@ class ScalePrior(Part, Parameters, ABC):
     @abstractmethod
     def log_density(self, log_scale: float) -> float:
         """Log density of log nu."""
+
+    def log_densities(self, log_scales: Array) -> Array:
+        """The same at many points."""
+        return np.array([self.log_density(each) for each in log_scales.tolist()])
 
     @abstractmethod
     def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
@@ -163,6 +168,10 @@ class HalfT(ScalePrior):
         ratio = log_scale - math.log(self.scale)
         return self._constant + ratio - 0.5 * (self.df + 1.0) * _log1p_exp(2.0 * ratio - math.log(self.df))
 
+    def log_densities(self, log_scales: Array) -> Array:
+        ratio = log_scales - math.log(self.scale)
+        return self._constant + ratio - 0.5 * (self.df + 1.0) * np.logaddexp(0.0, 2.0 * ratio - math.log(self.df))
+
     def expect_power(self, e: float, m: float, kappa: float) -> tuple[float, float]:
         """One-dimensional quadrature over log nu; the integrand is log-concave."""
         if not math.isfinite(e):
@@ -178,10 +187,8 @@ class HalfT(ScalePrior):
         spacing = min(0.125 * sd, 0.1 / max(kappa, 1.0))  # both edges of a plateau are this sharp
         grid = np.linspace(low, high, min(max(161, int((high - low) / spacing)), 8001))
         step = grid[1] - grid[0]
-        ratio = grid - math.log(self.scale)
         rho = np.exp(-kappa * grid)
-        values = self._constant + ratio - 0.5 * (self.df + 1.0) * np.logaddexp(0.0, 2.0 * ratio - math.log(self.df))
-        values += -kappa * m * grid - rho * e
+        values = self.log_densities(grid) - kappa * m * grid - rho * e
         top = float(values.max())
         weight = np.exp(values - top)
         total = float(weight.sum())

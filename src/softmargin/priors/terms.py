@@ -161,7 +161,8 @@ class Part:
     def put(self, row: Array, own: Array) -> None:
         """Write the part's numbers into such a row; numbers of variables are those of each of their classes."""
         size = len(own) - (self.extra.stop - self.extra.start)
-        row[self.where], row[self.extra] = np.resize(own[:size], self.size), own[size:]
+        per_class = own[:size] if size == self.size else np.resize(own[:size], self.size)
+        row[self.where], row[self.extra] = per_class, own[size:]
 
     def state(self, state: PriorState) -> PriorState:
         """The part's own state."""

@@ -10,6 +10,8 @@ __all__ = ["available", "check_room"]
 _MEMORY = Path("/proc/meminfo")
 _LIMIT, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")  # of a container
 
+_LITTLE = 16e6  # bytes that any machine has: asking the system takes longer than making them
+
 
 def available() -> float:
     """Bytes that are free for this process, or could be: infinite where the system does not tell."""
@@ -39,6 +41,8 @@ def _of_container() -> float:
 
 def check_room(needed: float, what: str, way: str) -> None:
     """Refuse what would need more bytes than there are; ``way`` is what to do instead."""
+    if needed < _LITTLE:
+        return
     free = available()
     if needed > free:
         raise MemoryError(

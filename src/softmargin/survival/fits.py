@@ -131,6 +131,8 @@ def parameters_of(estimator: Any) -> dict[str, str]:
 
 
 def _text(name: str, value: Any) -> str:
+    if value is None or type(value) in (str, bool, int, float):
+        return repr(value)
     if name == "random_state" and not isinstance(value, int | np.integer | None):
         return type(value).__name__  # it has moved on since; the streams are written
     if isinstance(value, np.ndarray | pd.DataFrame | pd.Series):

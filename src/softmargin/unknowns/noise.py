@@ -33,6 +33,9 @@ class _LogDensity(Protocol):
     def log_density(self, log_scale: float) -> float:
         """Log density of the logarithm of a positive number."""
 
+    def log_densities(self, log_scales: Array) -> Array:
+        """The same at many points."""
+
 
 class NoiseLaw(NamedTuple):
     """The level's density given the residuals: its weight, its part of the bound, and points with their masses."""
@@ -141,7 +144,7 @@ class Noise(Unknown):
         sd = min(max(1.0 / math.sqrt(max(bend, 1e-6)), 1e-4), 3.0)
         points = np.linspace(max(peak - 12.0 * sd, low), min(peak + 12.0 * sd, high), 123)[1:-1]
         kappa = np.exp(-loss.noise_power * points)
-        values = np.array([self.prior.log_density(l) for l in points.tolist()])
+        values = self.prior.log_densities(points)
         values -= kappa * T + N * loss.log_normalizer(kappa)
         masses = np.exp(values - values.max())
         total = float(masses.sum())
