@@ -1,10 +1,15 @@
 """Simulation-based calibration through the public interface: ranks of what was drawn among the posterior's draws.
 
 Parameters are drawn from the prior, responses from the likelihood, and a chain is run on them. If the sampler is exact,
-the rank of every parameter among its posterior draws is uniform. That needs a likelihood that normalises: logit, probit
-or squared. (The hinge's samplers are tested by joint distributions in ``tests/engines``.) Each line has z-scores of the
-ranks' mean and spread and the p-value of a chi-square test of eight bins, for the parameter where it is smallest,
-multiplied by the number of parameters. The last line is a control that must fail: responses of other coefficients.
+the rank of every parameter among its posterior draws is uniform. That needs the joint density of parameters and
+responses. A likelihood that normalises (logit, probit, squared, epsilon-insensitive) gives it at once. The hinge does
+not normalise: with ``Z(f) = L(1, f) + L(-1, f)`` the joint density ``prior(theta) prod L(y_i, f_i)`` has the marginal
+``prior(theta) prod Z(f_i)``. Z is at most ``1 + e^(-4c)``, so that parameters from the prior are accepted with
+probability ``prod Z(f_i) / (1 + e^(-4c))``, and responses are then drawn with ``L(y, f) / Z(f)``.
+
+Each line has z-scores of the ranks' mean and spread and the p-value of a chi-square test of eight bins, for the
+parameter where it is smallest, multiplied by the number of parameters. The controls must fail: responses of other
+coefficients, and hinge responses of parameters that come from the prior as they are.
 With missing entries the model of the columns is learned from the data under its default prior, which is so wide that
 nothing can be drawn from it; columns are standard normal there, and the ranks uniform up to what 150 rows leave open.
 """
@@ -27,7 +32,8 @@ from benchmarks import common
 from softmargin import BayesianSVC, BayesianSVR, RandomEffect
 from softmargin.priors import HalfT, Lasso, Ridge, SpikeSlab
 
-DRAWS, BINS, NOISE = 63, 8, 0.7
+DRAWS, BINS, NOISE, BAND = 63, 8, 0.7, 0.4
+HINGE_ROWS = 12  # few, so that one of some dozens of proposals is accepted
 LEARNED = HalfT()
 
 
@@ -72,7 +78,7 @@ class Case:
     prior: str
     unknown: str  # "", "groups" or "missing entries"
     inference: str
-    wrong: bool = False  # whether responses come from other coefficients than those that are ranked
+    wrong: bool = False  # whether the responses are not those of the model
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -82,19 +88,31 @@ class Case:
 CASES = (
     *(
         Case(likelihood, prior, "", inference)
-        for likelihood in ("logit", "probit", "squared")
+        for likelihood in ("hinge", "logit", "probit", "squared", "epsilon-insensitive")
         for prior in PRIORS
         for inference in ("gibbs", "hmc")
         if not (prior.startswith("Spike") and inference == "hmc")
     ),
     *(
         Case(likelihood, prior, unknown, "gibbs")
-        for likelihood in ("logit", "probit", "squared")
+        for likelihood in ("hinge", "logit", "probit", "squared")
         for unknown in ("groups", "missing entries")
         for prior in ("Ridge(1)", "SpikeSlab(0.5, 1)")
+        if (likelihood, unknown) != ("hinge", "missing entries")  # too many rows for the acceptance
     ),
 )
 CONTROL = Case("logit", "Ridge(1)", "", "gibbs", wrong=True)
+CONTROLS = (CONTROL, Case("hinge", "Ridge(1)", "", "gibbs", wrong=True))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Parameters by name with the columns and predictors that they give."""
+
+    truth: dict[str, float]
+    columns: pd.DataFrame
+    f: np.ndarray
+    effects: Any = None
 
 
 def ranks(case: Case, repetitions: int, first: int = 0) -> dict[str, np.ndarray]:
@@ -102,36 +120,71 @@ def ranks(case: Case, repetitions: int, first: int = 0) -> dict[str, np.ndarray]
     found: list[dict[str, float]] = []
     for seed in range(first, first + repetitions):
         rng = np.random.default_rng([seed, 77])
-        prior, drawn = PRIORS[case.prior]
-        n, p = (150 if case.unknown == "missing entries" else 40), 2
-        truth = drawn(rng, p)
-        X = rng.standard_normal((n, p))
-        beta = np.array([truth[f"coef {j}"] for j in range(p)])
-        f = X @ (beta + 1.0 if case.wrong else beta)
-        columns, effects = pd.DataFrame(X, columns=["a", "b"]), None
-        if case.unknown == "groups":
-            label, truth["sd_group"] = np.arange(n) % 8, _half_t(rng)
-            f = f + truth["sd_group"] * rng.standard_normal(8)[label]
-            columns["group"], effects = label, RandomEffect("group", hyperprior=LEARNED)
-        if case.unknown == "missing entries":
-            columns = columns.mask(rng.random((n, p)) < 0.2)
-            columns = columns.mask(columns.isna().all(axis=1), columns.fillna(pd.DataFrame(X, columns=["a", "b"])))
-        found.append(_rank(rng, truth, _draws(case, prior, effects, columns, f, rng, seed)))
+        given = _accepted(case, rng)
+        found.append(_rank(rng, given.truth, _draws(case, given, rng, seed)))
     return {name: np.array([each[name] for each in found]) for name in found[0]}
 
 
-def _draws(case: Case, prior: Any, effects: Any, columns: Any, f: Any, rng: np.random.Generator, seed: int) -> Any:
-    run = {"fit_intercept": False, "standardize": False, "draws": DRAWS, "chains": 1, "random_state": seed}
-    run |= {"warmup": 300, "thin": 2 if case.inference == "hmc" else 15, "random_effects": effects}
+def _accepted(case: Case, rng: np.random.Generator) -> Problem:
+    """A problem from the prior; of the hinge, one that is accepted with the probability above."""
+    while True:
+        given = _problem(case, rng)
+        if case.likelihood != "hinge" or case.wrong:
+            return given
+        if np.log(rng.random()) < np.log(_hinge(given.f) + _hinge(-given.f)).sum() - len(given.f) * np.log1p(
+            np.exp(-4)
+        ):
+            return given
+
+
+def _hinge(f: np.ndarray) -> np.ndarray:
+    """The hinge's pseudo-likelihood of the positive class at learning rate 1."""
+    return np.exp(-2.0 * np.maximum(1.0 - f, 0.0))
+
+
+def _problem(case: Case, rng: np.random.Generator) -> Problem:
+    n, p = {"hinge": HINGE_ROWS}.get(case.likelihood, 150 if case.unknown == "missing entries" else 40), 2
+    truth = PRIORS[case.prior][1](rng, p)
+    X = rng.standard_normal((n, p))
+    beta = np.array([truth[f"coef {j}"] for j in range(p)])
+    f = X @ (beta + 1.0 if case.wrong and case.likelihood != "hinge" else beta)
+    columns, effects = pd.DataFrame(X, columns=["a", "b"]), None
+    if case.unknown == "groups":
+        groups = 4 if case.likelihood == "hinge" else 8
+        label, truth["sd_group"] = np.arange(n) % groups, _half_t(rng)
+        f = f + truth["sd_group"] * rng.standard_normal(groups)[label]
+        columns["group"], effects = label, RandomEffect("group", hyperprior=LEARNED)
+    if case.unknown == "missing entries":
+        columns = columns.mask(rng.random((n, p)) < 0.2)
+        columns = columns.mask(columns.isna().all(axis=1), columns.fillna(pd.DataFrame(X, columns=["a", "b"])))
+    return Problem(truth, columns, f, effects)
+
+
+def _noise(case: Case, rng: np.random.Generator, n: int) -> np.ndarray:
+    """Errors of a regression."""
     if case.likelihood == "squared":
-        y = f + NOISE * rng.standard_normal(len(f))
-        model = BayesianSVR(prior, case.inference, likelihood="squared", noise=NOISE, **run).fit(columns, y)
-    else:
-        share = expit(f) if case.likelihood == "logit" else ndtr(f)
-        y = (rng.random(len(f)) < share).astype(int)
-        if len(np.unique(y)) < 2:
-            y[0] = 1 - y[0]  # so rare that no rank shows it
-        model = BayesianSVC(prior, case.inference, likelihood=case.likelihood, **run).fit(columns, y)
+        return NOISE * rng.standard_normal(n)
+    # flat on the band, with tails exp(-2 (|e| - BAND) / NOISE): masses 2 BAND and NOISE
+    flat = rng.random(n) < 2.0 * BAND / (2.0 * BAND + NOISE)
+    tail = BAND + 0.5 * NOISE * rng.exponential(size=n)
+    return np.where(flat, BAND * rng.uniform(-1.0, 1.0, n), rng.choice([-1.0, 1.0], n) * tail)
+
+
+def _draws(case: Case, given: Problem, rng: np.random.Generator, seed: int) -> Any:
+    run = {"fit_intercept": False, "standardize": False, "draws": DRAWS, "chains": 1, "random_state": seed}
+    run |= {"warmup": 300, "thin": 2 if case.inference == "hmc" else 15, "random_effects": given.effects}
+    f, prior = given.f, PRIORS[case.prior][0]
+    if case.likelihood in ("squared", "epsilon-insensitive"):
+        own: dict[str, Any] = {"likelihood": case.likelihood, "noise": NOISE}
+        own |= {} if case.likelihood == "squared" else {"epsilon": BAND}
+        model: Any = BayesianSVR(prior, case.inference, **own, **run).fit(given.columns, f + _noise(case, rng, len(f)))
+        return model.to_arviz().posterior
+    share = {"logit": expit, "probit": ndtr, "hinge": lambda f: _hinge(f) / (_hinge(f) + _hinge(-f))}[case.likelihood]
+    y = (rng.random(len(f)) < share(f)).astype(int)
+    own = {"learning_rate": 1.0} if case.likelihood == "hinge" else {}
+    if len(np.unique(y)) < 2:
+        y[0] = 1 - y[0]  # so rare that no rank shows it
+    model = BayesianSVC(prior, case.inference, likelihood=case.likelihood, **own, **run).fit(given.columns, y)
     return model.to_arviz().posterior
 
 
@@ -185,7 +238,7 @@ def main() -> None:
     results = []
     with common.one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for case in (*CASES, CONTROL):
+        for case in (*CASES, *CONTROLS):
             key = "; ".join((*case.name, str(case.wrong)))
             if key not in known:
                 known[key] = {name: u.tolist() for name, u in ranks(case, repetitions).items()}
