@@ -1,20 +1,24 @@
 """What each part is worth: the same fit with one thing changed at a time.
 
-Moves of the samplers (effective draws of the worst coefficient per CPU second, R-hat), moves of spike-and-slab (how far
-chains from different starts agree), the three approximations (standard deviations against those of exact draws), the
-way to the mode (objective above the certified minimum), and the automatic choices (test log loss).
+The order of a Gibbs sweep (limits against quadrature), moves of the samplers and coordinates of trajectories (effective
+draws of the worst coefficient per CPU second, R-hat), moves of spike-and-slab (how far chains from different starts
+agree), the three approximations (standard deviations against those of exact draws), the way to the mode (objective
+above the certified minimum), and the automatic choices (test log loss).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from sklearn.metrics import log_loss
 
 from benchmarks import common
+from benchmarks.gibbs_order import exact_moments, lasso_chains
 from benchmarks.two_class_sets import SETS
 from softmargin import BayesianSVC
 from softmargin.posterior.mixing import mixing
@@ -32,6 +36,41 @@ def _worst(model: Any) -> tuple[float, float]:
     draws = model.to_arviz().posterior["coef"].to_numpy()
     sizes, ratios = mixing(draws)
     return float(np.min(sizes)), float(np.max(ratios))
+
+
+def order(quick: bool) -> Table:
+    """The scale before the local variances, against the order that the papers print."""
+    lines, exact = [], exact_moments()
+    for name, scale_first in (
+        ("scale, then local variances", True),
+        ("as printed: local variances, then scale", False),
+    ):
+        mean, error = lasso_chains(scale_first, seed=1, chains=400 if quick else 4000)
+        off = np.abs(mean - exact) / error
+        lines.append((name, *(f"{x:.4f}" for pair in zip(exact, mean, strict=True) for x in pair), f"{off.max():.1f}"))
+    head = ["order of a sweep", "E beta, exact", "drawn", "E |beta|, exact", "drawn", "standard errors off"]
+    return "The order of a Gibbs sweep (one coefficient under a lasso with a learned scale, 8 rows)", head, lines
+
+
+def whitening(quick: bool) -> Table:
+    """Trajectories in the coordinates of the variational fit, against coordinates that are only scaled."""
+    scaled = patch(
+        "softmargin.engines.sampling.hmc._scale.SharedPrior.widened", lambda self, root, mean, var: np.diag(var**0.5)
+    )
+    length = {"draws": 200 if quick else 1000, "warmup": 200, "chains": 4, "random_state": 0, "learning_rate": 1.0}
+    lines = []
+    for data in ("heart",) if quick else ("heart", "spam, 600 rows", "wisconsin"):
+        X, _, y, _ = _rows(data)
+        for name, way in (("whitened by the fit", nullcontext()), ("scaled alone", scaled)):
+            with way:
+                model, seconds = common.cpu(lambda X=X, y=y: BayesianSVC(Ridge(), "hmc", **length).fit(X, y))
+            ess, r_hat = _worst(model)
+            lines.append((data, name, seconds, ess / seconds, f"{r_hat:.3f}"))
+    return (
+        "Coordinates of hmc",
+        ["set", "coordinates", "CPU s", "worst coefficient, draws per s", "largest R-hat"],
+        lines,
+    )
 
 
 def moves(quick: bool) -> Table:
@@ -187,7 +226,9 @@ def choices(quick: bool) -> Table:
 
 
 PARTS: dict[str, Callable[[bool], Table]] = {
+    "order": order,
     "moves": moves,
+    "whitening": whitening,
     "selection": selection_moves,
     "approximations": approximations,
     "modes": modes,

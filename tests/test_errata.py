@@ -18,6 +18,8 @@ from scipy import integrate, optimize, stats
 from scipy.special import expit, gamma, gammaln, kv
 from sklearn.svm import LinearSVC
 
+from benchmarks.gibbs_order import exact_moments, lasso_chains
+
 
 def hinge(u):
     return np.maximum(u, 0.0)
@@ -424,46 +426,13 @@ def test_scale_conditional(power):
     assert spread(a + 3 / power - 1, scaled) > 0.5  # L: one too few
 
 
-def draw_latent(rng, v):
-    """GIG(1/2, 1, v^2) draws without cancellation, v = 0 included."""
-    y = rng.standard_normal(v.shape) ** 2
-    large = v + y / 2 + np.sqrt(v * y + y**2 / 4)
-    return np.where(rng.random(v.shape) * (large + v) <= large, large, v**2 / large)
-
-
-def lasso_chains(z, scale_first, seed, chains=4000, sweeps=400, burn=100, a=2.0, b=2.0):
-    """Means and standard errors of (beta, |beta|) over parallel chains of the one-coefficient lasso machine."""
-    rng = np.random.default_rng(seed)
-    beta, nu = rng.standard_normal(chains), np.ones(chains)
-    total = np.zeros((2, chains))
-    for sweep in range(burn + sweeps):
-        if scale_first:
-            nu = 1 / rng.gamma(a + 1, 1 / (b + np.abs(beta)))
-        omega = draw_latent(rng, np.abs(beta) / nu)
-        if not scale_first:
-            nu = 1 / rng.gamma(a + 1, 1 / (b + np.abs(beta)))
-        lam = draw_latent(rng, np.abs(1 - beta[:, None] * z))
-        precision = 1 / (nu**2 * omega) + np.sum(z**2 / lam, axis=1)
-        mean = np.sum(z * (1 + 1 / lam), axis=1) / precision
-        beta = mean + rng.standard_normal(chains) / np.sqrt(precision)
-        if sweep >= burn:
-            total += np.stack([beta, np.abs(beta)])
-    means = total / sweeps
-    return means.mean(axis=1), means.std(axis=1, ddof=1) / math.sqrt(chains)
-
-
 @pytest.mark.slow
 def test_gibbs_order():
     """PS steps 3-4, L steps 3-5: the scale is drawn before omega; the printed order has another limit."""
-    z, a, b = np.array([1.2, 0.7, -0.3, 0.9, -0.6, 0.4, 1.5, -0.8]), 2.0, 2.0
-    grid = np.linspace(-40, 40, 800_001)  # posterior of beta with lam, omega and nu integrated out
-    log_density = sum(-2 * hinge(1 - grid * row) for row in z) - (a + 1) * np.log(b + np.abs(grid))
-    weight = np.exp(log_density - log_density.max())
-    exact = np.array([weight @ grid, weight @ np.abs(grid)]) / weight.sum()
-
-    mean, error = lasso_chains(z, True, seed=1)
+    exact = exact_moments()
+    mean, error = lasso_chains(True, seed=1)
     assert np.max(np.abs(mean - exact) / error) < 4
-    mean, error = lasso_chains(z, False, seed=2)
+    mean, error = lasso_chains(False, seed=2)
     assert np.min(np.abs(mean - exact) / error) > 6
 
 
