@@ -34,7 +34,7 @@ def test_mean_field_underestimates_standard_deviations_and_the_gaussian_does_not
 
 
 def test_chains_from_different_starts_agree_with_all_moves_only(tables):
-    apart = {line[0]: float(line[3]) for line in tables["selection"][2]}
+    apart = {line[1]: float(line[4]) for line in tables["selection"][2]}
     assert apart["all moves"] < 0.5
     assert apart["no flips"] > 5
 
@@ -44,3 +44,8 @@ def test_plain_em_ends_above_the_minimum(tables):
     for prior in {key[0] for key in off}:
         assert off[prior, "newton, at most 500"] < 1e-10
         assert off[prior, "plain EM, at most 500"] > 1e-10
+
+
+def test_the_printed_order_has_another_limit(tables):
+    valid, printed = (float(line[-1]) for line in tables["order"][2])
+    assert valid < 4 and printed > 10
