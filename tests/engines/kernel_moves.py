@@ -5,8 +5,9 @@ import math
 import numpy as np
 from jump_problems import problem, rbf
 
-from softmargin.engines.kernel.active_chain import ActiveChain, Law, LawOfCoefficients, factor
-from softmargin.engines.kernel.active_set import BasisCoefficients, Jumps
+from softmargin.engines.kernel.active_chain import ActiveChain, Law, factor
+from softmargin.engines.kernel.active_set import Jumps
+from softmargin.engines.kernel.coefficients import BasisCoefficients, LawOfCoefficients
 from softmargin.engines.kernel.data import KernelData, LengthScale
 from softmargin.engines.kernel.full import SpectralChain, SpectralCoefficients
 from softmargin.engines.kernel.latents import CollapsedLatents, CopyLatents, RowLatents

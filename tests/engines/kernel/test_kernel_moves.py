@@ -8,8 +8,9 @@ from kernel_moves import KERNEL_MOVES, LENGTH, NOISY, PRIOR, N, active, data, ma
 
 from softmargin.checks import check_move
 from softmargin.core.move import check_order
-from softmargin.engines.kernel.active_chain import ActiveChain, LawOfCoefficients, factor
-from softmargin.engines.kernel.active_set import BasisCoefficients, Jumps
+from softmargin.engines.kernel.active_chain import ActiveChain, factor
+from softmargin.engines.kernel.active_set import Jumps
+from softmargin.engines.kernel.coefficients import BasisCoefficients, LawOfCoefficients
 from softmargin.engines.kernel.latents import CollapsedLatents, CopyLatents, RowLatents
 from softmargin.engines.kernel.length import LengthMove
 from softmargin.engines.kernel.machines import (

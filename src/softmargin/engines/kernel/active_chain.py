@@ -7,8 +7,7 @@ and the coefficients are ``x = (u, alpha)``, ``alpha = R' beta ~ N(0, I/g)``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -16,14 +15,12 @@ from scipy.linalg.blas import dtrsv
 from scipy.linalg.lapack import dpotrf
 
 from softmargin.core.array import Array
-from softmargin.core.move import MoveBase
 from softmargin.engines.kernel.data import KernelData
 from softmargin.engines.kernel.draws import Expansion, Index
 
-__all__ = ["ActiveChain", "Law", "LawOfCoefficients", "factor", "jitter_of"]
+__all__ = ["ActiveChain", "Law", "factor", "jitter_of"]
 
 _JITTER = 1e-8  # share of the kernel's mean diagonal that is added to K_aa, everywhere where K_aa appears
-_REBUILD = 100  # sweeps after which the factors are computed anew
 
 
 def jitter_of(K: Array) -> float:
@@ -122,29 +119,3 @@ class ActiveChain(NamedTuple):
         """What else was drawn."""
         length = {} if math.isnan(self.length) else {"length": self.length}
         return {"g": self.g, "eta": self.eta, "loglik": self.loglik, **length}
-
-
-@dataclass(frozen=True)
-class LawOfCoefficients(MoveBase):
-    """The normal law of intercept and coefficients given the latents, for the moves that integrate these out.
-
-    Invariance: nothing is drawn. Now and then the basis is computed anew, because jumps lose digits.
-
-    Parameters
-    ----------
-    same_weights : bool
-        Whether every draw of the latents has the same weights w. Then the Gram matrix of the basis is that of the law
-        before, and costs no pass over the rows.
-    """
-
-    same_weights: bool = False
-
-    reads = frozenset({"latents", "gamma", "scale"})
-    renews = frozenset({"law"})
-
-    def __call__(self, random: Any, model: KernelData, chain: ActiveChain) -> ActiveChain:
-        """The chain with the law that belongs to where it stands."""
-        anew = random.iteration % _REBUILD == 0
-        G, R = factor(chain.K, chain.active) if anew else (chain.G, chain.R)
-        gram = chain.law.gram if self.same_weights and not anew else (G * chain.w) @ G.T
-        return chain._replace(G=G, R=R, law=Law.of(gram, G @ chain.b, chain.eta, chain.g))

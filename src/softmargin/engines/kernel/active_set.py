@@ -1,4 +1,4 @@
-"""The active rows, and the coefficients on them."""
+"""The active rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import numpy as np
 
 from softmargin.core.move import MoveBase
 from softmargin.engines.kernel._jump_compiled import jumps
-from softmargin.engines.kernel._jump_factors import back_solve
 from softmargin.engines.kernel.active_chain import ActiveChain, Law, jitter_of
 from softmargin.engines.kernel.data import KernelData
 
-__all__ = ["BasisCoefficients", "Jumps"]
+__all__ = ["Jumps"]
 
 
 @dataclass(frozen=True)
@@ -62,22 +61,3 @@ class Jumps(MoveBase):
             raise np.linalg.LinAlgError("the factors of the active rows were lost to rounding")
         law = Law(L, z, law.eta, law.g)
         return chain._replace(active=index[:k], G=G[: k + 1], R=R[:k, :k], law=law, counts=counts)
-
-
-@dataclass(frozen=True)
-class BasisCoefficients(MoveBase):
-    """Intercept and coefficients of the active rows, as one block.
-
-    Invariance: a draw from their full conditional.
-    """
-
-    reads = frozenset({"law", "gamma"})
-    renews = frozenset({"beta", "f"})
-    stale = frozenset({"loglik"})
-
-    def __call__(self, random: Any, model: KernelData, chain: ActiveChain) -> ActiveChain:
-        """The chain with new coefficients."""
-        L, z = chain.law.L, chain.law.z
-        x = z + random.rng.standard_normal(len(z))
-        back_solve(L, len(z), x)
-        return chain._replace(x=x, shape=x[1:] @ chain.G[1:])

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from softmargin.core.move import Move
-from softmargin.engines.kernel.active_chain import ActiveChain, Law, LawOfCoefficients, factor
-from softmargin.engines.kernel.active_set import BasisCoefficients, Jumps
+from softmargin.engines.kernel.active_chain import ActiveChain, Law, factor
+from softmargin.engines.kernel.active_set import Jumps
+from softmargin.engines.kernel.coefficients import BasisCoefficients, LawOfCoefficients
 from softmargin.engines.kernel.data import KernelData, LengthScale
 from softmargin.engines.kernel.latents import CollapsedLatents, CopyLatents, RowLatents
 from softmargin.engines.kernel.length import LengthMove
