@@ -8,7 +8,7 @@ from scipy.special import betaln, ndtri
 from scipy.stats import gamma
 from scipy.stats.qmc import Sobol
 
-from softmargin.engines.kernel.active_vectors import jitter_of
+from softmargin.engines.kernel.active_chain import jitter_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -1,6 +1,7 @@
 """The shared list of moves: a new move is tested by adding it here.
 
-Each entry makes a move, a small model, and where the prior has no density of its own, proposals with their weights.
+Each entry makes a move, a small model, where the prior has no density of its own proposals with their weights, and for
+chains of another kind what is seen of them.
 """
 
 import math
@@ -9,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from class_problems import build_classes, simulated_classes
 from engine_problems import build, normal_logpdf
+from kernel_moves import KERNEL_MOVES
 from scipy.stats import t as student
 
 from softmargin.core.chain import Chain
@@ -257,4 +259,5 @@ MOVES = {
     "class scale moves": lambda: (ClassScaleMoves(), m := classes(), class_proposal(m)),
     "class inclusion": lambda: (ClassInclusion(), m := classes(), class_proposal(m)),
     "variables": lambda: (VariableScan(), m := classes(), class_proposal(m)),
+    **KERNEL_MOVES,
 }

@@ -14,9 +14,9 @@ from softmargin.engines.sampling.moves.scale import ScaleMove
 
 @pytest.mark.parametrize("name", MOVES)
 def test_a_move_leaves_the_posterior_invariant(name):
-    move, model, propose = MOVES[name]()
+    move, model, propose, *observe = MOVES[name]()
     assert isinstance(move, Move)
-    check_move(move, model, propose=propose)
+    check_move(move, model, propose=propose, observe=next(iter(observe), None))
 
 
 @pytest.mark.parametrize("name", MOVES)

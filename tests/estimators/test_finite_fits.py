@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from softmargin import BayesianSVC, BayesianSVR
-from softmargin.engines.kernel.active_vectors import KernelData
+from softmargin.engines.kernel.data import KernelData
 from softmargin.engines.kernel.jump import fit_active
 from softmargin.inference.functions import INFERENCES
 from softmargin.losses import Probit

@@ -59,12 +59,24 @@ FITS = {
         lambda **k: BayesianKernelClassifier(basis="active", inference="gibbs", **DRAWS, **k),
         lambda: rows(60)[:2],
     ),
+    "learned length": (
+        lambda **k: BayesianKernelClassifier("rbf", "learn", "probit", "active", "gibbs", **DRAWS, **k),
+        lambda: rows(60)[:2],
+    ),
+    "all rows": (
+        lambda **k: BayesianKernelClassifier(likelihood="probit", basis="full", inference="gibbs", **DRAWS, **k),
+        lambda: rows(60)[:2],
+    ),
+    "kernel machine": (
+        lambda **k: BayesianKernelClassifier(likelihood="noisy-hinge", basis="full", inference="gibbs", **DRAWS, **k),
+        lambda: rows(60)[:2],
+    ),
     "inducing points": (lambda **k: BayesianKernelClassifier(n_inducing=20, **k), lambda: rows()[:2]),
     "kernel regression": (lambda **k: BayesianKernelRegressor(length_scale=2.0, **k), lambda: rows(60)[::2]),
 }
 
 
-LONGER = ("meanfield", "missing", "inducing points", "kernel regression")
+LONGER = ("meanfield", "missing", "inducing points", "kernel regression", "learned length", "all rows")
 
 
 class Stopped(Exception):

@@ -11,12 +11,13 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.chain import Chain
 from softmargin.core.model import Model
-from softmargin.core.move import Move
+from softmargin.core.move import PARTS, Move
 from softmargin.rows.streams import Address, Purpose
 
-__all__ = ["Proposal", "check_move"]
+__all__ = ["Observed", "Proposal", "check_move"]
 
-Proposal = Callable[[np.random.Generator], tuple[Chain, float]]
+Proposal = Callable[[np.random.Generator], tuple[Any, float]]
+Observed = dict[tuple[str, ...], list[float]]  # bounded functions, by the parts of a chain that they are functions of
 
 _DRAWS, _Z_LIMIT = 3000, 5.0  # chains, and standard errors: a sound move fails one statistic in two million seeds
 _LEAST = 100.0  # effective number of chains below which nothing can be said
@@ -24,7 +25,14 @@ _DF = 3.0  # degrees of freedom of the proposals: heavy tails keep the weights b
 _LATER = 1_000_000  # iteration at which moves are made: no warm-up lasts so long
 
 
-def check_move(move: Move, model: Model, *, propose: Proposal | None = None, draws: int = _DRAWS) -> None:
+def check_move(
+    move: Move,
+    model: Any,
+    *,
+    propose: Proposal | None = None,
+    observe: Callable[[Any], Observed] | None = None,
+    draws: int = _DRAWS,
+) -> None:
     """Check that a move leaves the posterior of a small model invariant, and that what it does not renew is stale.
 
     Chains x are drawn from a density q and weighted by posterior/q; each is moved once. If the move is invariant, then
@@ -39,6 +47,9 @@ def check_move(move: Move, model: Model, *, propose: Proposal | None = None, dra
         A model with one or two coefficients, whose prior can evaluate its density.
     propose : callable or None
         ``propose(rng)`` gives a chain and the logarithm of its weight, for models of another kind.
+    observe : callable or None
+        ``observe(chain)`` gives bounded functions of a chain, for chains of another kind:
+        ``{("beta", "scale"): [...]}`` are those of coefficients and scale, not compared where one of them is stale.
     draws : int
         Number of chains.
 
@@ -69,19 +80,25 @@ def check_move(move: Move, model: Model, *, propose: Proposal | None = None, dra
         raise ValueError(f"{effective:.0f} effective chains are too few for this model; give propose, or more draws.")
     before = _prepared(move, model, [chain for chain, _ in found])
     after = _moved(move, model, before)
-    change = np.array([_statistics(move, model, b) for b in after]) - np.array(
-        [_statistics(move, model, a) for a in before]
-    )
+    seen = observe or (lambda chain: _observed(model, chain))
+    parts = [each for each in seen(before[0]) if not move.stale.intersection(each)]
+    names = [each for each, values in seen(before[0]).items() if each in parts for _ in values]
+
+    def compared(chain: Any) -> list[float]:
+        found = seen(chain)
+        return [value for each in parts for value in found[each]]
+
+    change = np.array([compared(b) for b in after]) - np.array([compared(a) for a in before])
     error = np.sqrt(weight**2 @ change**2)
     z = np.divide(weight @ change, error, out=np.zeros_like(error), where=error > 0.0)
     worst = int(np.argmax(np.abs(z)))
     if not np.abs(z[worst]) <= _Z_LIMIT:
-        what = _names(move, model, before[0])[worst]
+        what = " and ".join(PARTS[part] for part in names[worst])
         raise AssertionError(
-            f"{type(move).__name__}: the mean of {what} changes by {z[worst]:.1f} standard errors, so the move does "
-            "not leave the posterior invariant, or leaves something stale that it does not declare."
+            f"{type(move).__name__}: the mean of a function of {what} changes by {z[worst]:.1f} standard errors, so "
+            "the move does not leave the posterior invariant, or leaves something stale that it does not declare."
         )
-    if "f" not in move.stale:
+    if observe is None and "f" not in move.stale:
         for chain in after[:20]:
             _same_predictors(move, model, chain)
 
@@ -93,15 +110,17 @@ def _same_predictors(move: Move, model: Model, chain: Chain) -> None:
         raise AssertionError(f"{type(move).__name__}: the predictors are not those of the coefficients.")
 
 
-def _prepared(move: Move, model: Model, chains: list[Chain]) -> list[Chain]:
+def _prepared(move: Move, model: Any, chains: list[Any]) -> list[Any]:
     """All chains with what the move keeps in them, made once for all of them where they are moved one by one."""
     if move.together:
         return list(move.prepare(model, tuple(chains)))
-    own = move.prepare(model, tuple(chains[:1]))[0].own
-    return [chain._replace(own={**own, **chain.own}) for chain in chains]
+    first = move.prepare(model, tuple(chains[:1]))[0]
+    if first is chains[0]:
+        return chains
+    return [chain._replace(own={**first.own, **chain.own}) for chain in chains]
 
 
-def _moved(move: Move, model: Model, chains: list[Chain]) -> list[Chain]:
+def _moved(move: Move, model: Any, chains: list[Any]) -> list[Any]:
     if move.together:
         return list(move(Address(model.streams, 0, _LATER), model, tuple(chains)))
     out = []
@@ -141,35 +160,17 @@ def _log_t(x: Array) -> Array:
     return np.asarray(-0.5 * (_DF + 1.0) * np.log1p(x * x / _DF))
 
 
-def _statistics(move: Move, model: Model, chain: Chain) -> list[float]:
-    """Bounded functions of what the move does not leave stale."""
-    beta = np.tanh(chain.beta)
-    out = [*beta, *beta**2, float(beta[0] * beta[-1])]
-    if "scale" not in move.stale:
-        l = math.tanh(math.log(chain.prior.values["scale"]))
-        out += [l, l * l, *(l * beta**2)]
-    if "local" not in move.stale and chain.gamma is None:
-        size = np.tanh(0.5 * np.log(chain.prior.precision * chain.beta**2))
-        out += [*np.tanh(np.log(chain.prior.precision)), *size, *size**2]
-    if chain.gamma is not None:
-        out += [*chain.gamma.astype(float)]
-    return out + [math.tanh(math.log(value)) for value in _noted(model, chain).values()]
-
-
-def _names(move: Move, model: Model, chain: Chain) -> list[str]:
-    """What the statistics are functions of."""
-    p = len(chain.beta)
-    names = ["the coefficients"] * (2 * p + 1)
-    if "scale" not in move.stale:
-        names += ["the scale"] * (2 + p)
-    if "local" not in move.stale and chain.gamma is None:
-        names += ["the local variables"] * (len(chain.prior.precision) + 2 * p)
-    if chain.gamma is not None:
-        names += ["the indicators"] * len(chain.gamma)
-    return names + list(_noted(model, chain))
-
-
-def _noted(model: Model, chain: Chain) -> dict[str, float]:
-    """Positive numbers of the unknowns."""
+def _observed(model: Model, chain: Chain) -> Observed:
+    """Bounded functions of the parts of a chain."""
+    beta, l = np.tanh(chain.beta), math.tanh(math.log(chain.prior.values["scale"]))
+    found: Observed = {("beta",): [*beta, *beta**2, float(beta[0] * beta[-1])]}
+    found |= {("scale",): [l, l * l], ("scale", "beta"): [*(l * beta**2)]}
+    if chain.gamma is None:
+        precision = chain.prior.precision
+        size = np.tanh(0.5 * np.log(precision * chain.beta**2))
+        found |= {("local",): [*np.tanh(np.log(precision))], ("local", "beta"): [*size, *size**2]}
+    else:
+        found["gamma",] = [*chain.gamma.astype(float)]
     known = zip(model.unknowns, chain.unknowns, strict=True)
-    return {name: value for unknown, state in known for name, value in unknown.noted(state).items()}
+    numbers = [value for unknown, state in known for value in unknown.noted(state).values()]
+    return found | {("unknowns",): [math.tanh(math.log(value)) for value in numbers]}

@@ -1,4 +1,4 @@
-"""Where a chain stands: one record for every sampler."""
+"""Where a chain stands: one record for every sampler of coefficients on columns."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -161,6 +161,10 @@ class Model:
     def serial(self) -> Model:
         """The same problem without threads, for use inside a thread."""
         return replace(self, blocks=self.blocks.serial())
+
+    def parallel(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Apply ``fn`` to every item, on the threads of the rows."""
+        return self.blocks.parallel(fn, items)
 
 
 def _in_single_precision(make: Callable[[], Normal]) -> Normal | None:

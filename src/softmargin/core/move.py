@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
-from softmargin.core.model import Model
-
 __all__ = ["PARTS", "Move", "MoveBase", "check_order"]
 
 # what a chain holds, in words that an error can show
@@ -17,6 +15,7 @@ PARTS = {
     "local": "the local variables of the prior",
     "gamma": "the indicators",
     "latents": "the row latents",
+    "law": "the normal law of the coefficients given the latents",
     "unknowns": "the unknowns",
     "loglik": "the log likelihood",
 }
@@ -54,11 +53,11 @@ class Move(Protocol):
     @property
     def needs_prior(self) -> tuple[str, ...]: ...
 
-    def prepare(self, model: Model, chains: tuple[Any, ...]) -> tuple[Any, ...]:
+    def prepare(self, model: Any, chains: tuple[Any, ...]) -> tuple[Any, ...]:
         """All chains with what the move keeps in them, before the first sweep."""
 
-    def __call__(self, random: Any, model: Model, chain: Any) -> Any:
-        """The chain after the move.
+    def __call__(self, random: Any, model: Any, chain: Any) -> Any:
+        """The chain after the move; the model is a ``Model``, or what else its sampler runs on.
 
         ``random.rng`` is the generator that the moves of a sweep share in turn, ``random.at(purpose, cell)`` one of its
         own for this chain, iteration, purpose and cell. A move of all chains together is given a tuple of chains.
@@ -76,7 +75,7 @@ class MoveBase:
     needs_loss: tuple[str, ...] = ()
     needs_prior: tuple[str, ...] = ()
 
-    def prepare(self, model: Model, chains: tuple[Any, ...]) -> tuple[Any, ...]:
+    def prepare(self, model: Any, chains: tuple[Any, ...]) -> tuple[Any, ...]:
         """The chains as they are."""
         return chains
 

@@ -10,7 +10,7 @@ from jump_problems import evidence, inclusion_series, log_prior, problem, rbf, s
 from scipy.special import expit, ndtr
 from stages import in_stages
 
-from softmargin.engines.kernel.active_vectors import LengthScale
+from softmargin.engines.kernel.data import LengthScale
 from softmargin.engines.kernel.jump import fit_active
 from softmargin.losses import Hinge, Logit, Probit
 from softmargin.priors.g_prior import GPrior

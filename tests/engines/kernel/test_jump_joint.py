@@ -14,7 +14,9 @@ from scipy.stats import chi2
 from stages import in_stages
 
 from softmargin.engines.kernel._jump_compiled import holmes_held, jumps
-from softmargin.engines.kernel.active_vectors import ActiveGibbs, KernelData, factor, jitter_of
+from softmargin.engines.kernel.active_chain import Law, factor, jitter_of
+from softmargin.engines.kernel.active_vectors import active_vectors
+from softmargin.engines.kernel.data import KernelData
 from softmargin.engines.kernel.jump import fit_active
 from softmargin.losses import Probit
 from softmargin.priors.g_prior import GPrior
@@ -108,16 +110,17 @@ def composed(order, sweeps, seed):
 
 def test_the_engine_leaves_the_joint_distribution_invariant():
     _, _, K, _ = problem(N, seed=2, length=LENGTH)
-    rng, engine = np.random.default_rng(5), ActiveGibbs(Probit(), PRIOR, N, MOVES, collapsed=True)
+    rng, sampler = np.random.default_rng(5), active_vectors(N, MOVES, collapsed=True)
     index, eta, g, x = from_prior(rng, K)
     streams, one = Streams((1, 2)), np.ones(N)
     G, R = factor(K, index)
-    chain = engine.init(KernelData(K, one, one, streams))[0]
-    chain = chain._replace(active=index, G=G, R=R, eta=eta, g=g, x=x, f=x @ G)
+    chain = sampler.init(KernelData(K, one, one, Probit(), PRIOR, streams))[0]
+    law = Law.of(G @ G.T, x, eta, g)
+    chain = chain._replace(active=index, G=G, R=R, law=law, eta=eta, g=g, x=x, shape=x[1:] @ G[1:])
     series = []
     for t in range(5000):
-        s = chain.f + rng.standard_normal(N)
-        chain = engine.sweep(KernelData(K, np.sign(s), one, streams), chain._replace(s=s), 0, t)
+        y = np.sign(chain.f + rng.standard_normal(N))  # fresh data given the coefficients
+        chain = sampler.sweep(KernelData(K, y, one, Probit(), PRIOR, streams), chain, 0, t)
         series.append(statistics(chain.active, chain.x, chain.eta, chain.g))
     assert worst(series) < LIMIT
 

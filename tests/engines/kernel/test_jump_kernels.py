@@ -7,7 +7,7 @@ from scipy.stats import kstest, multivariate_normal, truncnorm
 
 from softmargin.engines.kernel._jump_compiled import holmes_held, jumps, rates
 from softmargin.engines.kernel._jump_factors import drop, extend, log_death
-from softmargin.engines.kernel.active_vectors import factor, jitter_of
+from softmargin.engines.kernel.active_chain import factor, jitter_of
 
 ETA, G_ = 0.7, 0.4
 

@@ -13,7 +13,7 @@ from scipy.stats.qmc import Sobol
 from stages import in_stages
 
 from softmargin import BayesianKernelClassifier
-from softmargin.engines.kernel.full import Spectrum
+from softmargin.engines.kernel.data import Spectrum
 from softmargin.engines.kernel.jump import fit_active
 from softmargin.engines.kernel.machines import MachinePrior
 from softmargin.losses import Hinge, Logit, Probit

@@ -10,120 +10,108 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from softmargin.core.array import Array
-from softmargin.core.loop import Info
-from softmargin.core.loss import Loss
-from softmargin.engines.kernel.active_vectors import KernelData, stretch
-from softmargin.engines.kernel.draws import Expansion
-from softmargin.priors.g_prior import GPrior
+from softmargin.core.move import MoveBase
+from softmargin.engines.kernel.data import KernelData, Spectrum
+from softmargin.engines.kernel.draws import Expansion, Index
+from softmargin.engines.kernel.latents import RowLatents
+from softmargin.engines.kernel.precisions import Precisions, Stretch
+from softmargin.engines.sampling.chains import Chains
 from softmargin.rows.streams import Purpose
 
-__all__ = ["FullChain", "FullGibbs", "Spectrum"]
-
-_RANK = 1e-10  # eigenvalues below this share of the largest are zero
+__all__ = ["SpectralChain", "SpectralCoefficients", "all_rows"]
 
 
-class Spectrum(NamedTuple):
-    """``K = X X'`` with orthogonal columns of squared lengths ``values``; ``beta = dual @ a`` has ``K beta = X a``."""
+class SpectralChain(NamedTuple):
+    """Where one chain stands: ``f = u + X a`` with the columns of a ``Spectrum``, ``a ~ N(0, I/g)``."""
 
-    X: Array
-    values: Array
-    dual: Array
-    sums: Array  # of the columns of X
-
-    @classmethod
-    def of(cls, K: Array) -> Spectrum:
-        """Leave out the directions in which a singular kernel matrix has no length."""
-        values, U = np.linalg.eigh(K)
-        seen = values > _RANK * values[-1]
-        values, U = values[seen], U[:, seen]
-        X = np.ascontiguousarray(U * np.sqrt(values))
-        return cls(X, values, U / np.sqrt(values), X.sum(0))
-
-
-class FullChain(NamedTuple):
-    """Where one chain stands: ``f = u + X a``."""
-
-    u: float
-    a: Array
-    f: Array
+    x: Array  # (u, a)
+    shape: Array  # linear predictors less the intercept
+    w: Array  # row messages
+    b: Array
     eta: float
     g: float
     loglik: float
 
+    @property
+    def f(self) -> Array:
+        """The linear predictors."""
+        f: Array = self.x[0] + self.shape
+        return f
 
-@dataclass(frozen=True, eq=False)
-class FullGibbs:
-    """Several chains with every row active: ``a ~ N(0, I/g)`` in spectral coordinates, one sweep of each per step.
+    def expansion(self, data: KernelData, law: bool = False) -> Expansion:
+        """The draw in coefficients of the rows."""
+        return Expansion(float(self.x[0]), np.arange(len(data.y)), data.spectrum.dual @ self.x[1:])
 
-    A sweep: (1) latents given f; (2) u and a as one block; (3) eta given u, g given a; (4) g and a stretched together,
-    latents integrated out. Where all rows have the same weight, as always
-    with the probit and equal weights, the Gram matrix is diagonal and a sweep costs two passes over X.
+    def proposals(self) -> dict[str, Index]:
+        """Nothing is proposed."""
+        return {}
+
+    def values(self) -> dict[str, float]:
+        """What else was drawn."""
+        return {"g": self.g, "eta": self.eta, "loglik": self.loglik}
+
+
+@dataclass(frozen=True)
+class SpectralCoefficients(MoveBase):
+    """Intercept and coefficients in spectral coordinates, as one block.
+
+    Invariance: a draw from their full conditional. Where all rows have the same weight, as always with the probit and
+    equal weights, the Gram matrix is diagonal and the draw costs two passes over the columns.
+    """
+
+    reads = frozenset({"latents", "scale"})
+    renews = frozenset({"beta", "f"})
+    stale = frozenset({"loglik"})
+
+    def __call__(self, random: Any, model: KernelData, chain: SpectralChain) -> SpectralChain:
+        """The chain with new coefficients."""
+        w, spectrum, rng = chain.w, model.spectrum, random.at(Purpose.COEFFICIENTS)
+        draw = _independent if (w == w[0]).all() else _joint
+        x = draw(rng, spectrum, w, chain.b, chain.eta, chain.g)
+        return chain._replace(x=x, shape=spectrum.X @ x[1:])
+
+
+def _independent(rng: np.random.Generator, spectrum: Spectrum, w: Array, b: Array, eta: float, g: float) -> Array:
+    """u with a integrated out, then the independent entries of a."""
+    level, precision = w[0], w[0] * spectrum.values + g
+    ones, linear = level * spectrum.sums, b @ spectrum.X
+    information = level * len(b) + eta - float(ones @ (ones / precision))
+    mean = (b.sum() - float(ones @ (linear / precision))) / information
+    u = mean + rng.standard_normal() / math.sqrt(information)
+    return np.append(u, (linear - u * ones) / precision + rng.standard_normal(len(precision)) / np.sqrt(precision))
+
+
+def _joint(rng: np.random.Generator, spectrum: Spectrum, w: Array, b: Array, eta: float, g: float) -> Array:
+    """u and a from the factor of their joint precision."""
+    X = np.column_stack((np.ones(len(b)), spectrum.X))
+    A = (X.T * w) @ X
+    A.flat[:: len(A) + 1] += g
+    A[0, 0] += eta - g
+    L = np.linalg.cholesky(A)
+    z = solve_triangular(L, b @ X, lower=True)
+    return np.asarray(solve_triangular(L, z + rng.standard_normal(len(z)), lower=True, trans=1))
+
+
+def all_rows(chains: int = 1) -> Chains:
+    """Chains with every row active.
+
+    A sweep: (1) row latents given the predictors; (2) intercept and coefficients as one block; (3) their precisions;
+    (4) g and the coefficients stretched together, latents integrated out.
+
+    Parameters
+    ----------
+    chains : int
+        Number of chains.
 
     References
     ----------
     Zhang, Dai, Wang and Jordan (2010), section 3, with all gamma = 1 (BGKM); Yu and Meng (2011) for step 4.
     """
+    return Chains((RowLatents(), SpectralCoefficients(), Precisions(), Stretch()), _start, chains)
 
-    loss: Loss
-    prior: GPrior
-    spectrum: Spectrum
-    chains: int = 1
 
-    def init(self, model: Any) -> tuple[FullChain, ...]:
-        """Start every chain from predictors of its own."""
-        eta, g = self.prior.start()
-        starts = (model.streams.at(Purpose.START, chain=k).standard_normal(len(model.y)) for k in range(self.chains))
-        return tuple(FullChain(0.0, np.zeros(len(self.spectrum.values)), f, eta, g, math.nan) for f in starts)
-
-    def step(self, model: Any, state: tuple[FullChain, ...], iteration: int) -> tuple[tuple[FullChain, ...], Info]:
-        """One sweep of every chain."""
-        state = tuple(self.sweep(model, chain, k, iteration) for k, chain in enumerate(state))
-        return state, Info(float(np.mean([chain.loglik for chain in state])), math.inf)
-
-    def sweep(self, model: KernelData, chain: FullChain, k: int, iteration: int) -> FullChain:
-        """One sweep of chain number ``k``."""
-        rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration)
-        w, b = self.loss.draw(rng, model.y, model.c, chain.f)
-        rng = model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration)
-        draw = self._draw_equal if (w == w[0]).all() else self._draw
-        u, a = draw(rng, w, b, chain.eta, chain.g)
-        rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
-        eta, g = self.prior.draw_eta(rng, u), self.prior.draw_g(rng, float(a @ a), len(a))
-        shape = self.spectrum.X @ a
-        t = stretch(rng, model, self.loss, self.prior, u, shape, g)
-        a, shape, g = math.exp(t) * a, math.exp(t) * shape, g * math.exp(-2.0 * t)
-        f = u + shape
-        return FullChain(u, a, f, eta, g, float(self.loss.loglik(model.y, model.c, f).sum()))
-
-    def _draw_equal(self, rng: np.random.Generator, w: Array, b: Array, eta: float, g: float) -> tuple[float, Array]:
-        """u with a integrated out, then the independent entries of a."""
-        level, precision = w[0], w[0] * self.spectrum.values + g
-        ones, linear = level * self.spectrum.sums, b @ self.spectrum.X
-        information = level * len(b) + eta - float(ones @ (ones / precision))
-        u = (b.sum() - float(ones @ (linear / precision))) / information + rng.standard_normal() / math.sqrt(
-            information
-        )
-        return u, (linear - u * ones) / precision + rng.standard_normal(len(precision)) / np.sqrt(precision)
-
-    def _draw(self, rng: np.random.Generator, w: Array, b: Array, eta: float, g: float) -> tuple[float, Array]:
-        """u and a from the factor of their joint precision."""
-        X = np.column_stack((np.ones(len(b)), self.spectrum.X))
-        A = (X.T * w) @ X
-        A.flat[:: len(A) + 1] += g
-        A[0, 0] += eta - g
-        L = np.linalg.cholesky(A)
-        z = solve_triangular(L, b @ X, lower=True)
-        x = solve_triangular(L, z + rng.standard_normal(len(z)), lower=True, trans=1)
-        return float(x[0]), x[1:]
-
-    def expansion(self, chain: FullChain) -> Expansion:
-        """The draw in coefficients of the rows."""
-        return Expansion(chain.u, np.arange(len(self.spectrum.X)), self.spectrum.dual @ chain.a)
-
-    def values(self, chain: FullChain) -> dict[str, float]:
-        """What else was drawn."""
-        return {"g": chain.g, "eta": chain.eta, "loglik": chain.loglik}
-
-    def accepted(self, state: tuple[FullChain, ...]) -> dict[str, float]:
-        """Nothing is proposed."""
-        return {}
+def _start(model: KernelData, chains: int) -> tuple[SpectralChain, ...]:
+    """Every chain from predictors of its own."""
+    (eta, g), nothing, x = model.prior.start(), np.zeros(len(model.y)), np.zeros(len(model.spectrum.values) + 1)
+    starts = (model.streams.at(Purpose.START, chain=k).standard_normal(len(model.y)) for k in range(chains))
+    return tuple(SpectralChain(x, f, model.c, nothing, eta, g, math.nan) for f in starts)

@@ -10,10 +10,12 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.loop import Info, Outcome, Progress, run
-from softmargin.engines.kernel.active_vectors import ActiveGibbs, KernelData, LengthScale
+from softmargin.engines.kernel.active_vectors import active_vectors
+from softmargin.engines.kernel.data import KernelData, LengthScale
 from softmargin.engines.kernel.draws import KernelDraws, Link, Recorder, hinge_link, logit_link, probit_link
-from softmargin.engines.kernel.full import FullGibbs, Spectrum
-from softmargin.engines.kernel.machines import Copies, KernelMachine, MachinePrior
+from softmargin.engines.kernel.full import all_rows
+from softmargin.engines.kernel.machines import MachinePrior, kernel_machine
+from softmargin.engines.sampling.chains import Chains
 from softmargin.losses import CompleteHinge, Hinge, Logit, NoisyHinge, Probit
 from softmargin.losses.row_loss import check_whole_weights
 from softmargin.priors.g_prior import GPrior
@@ -27,9 +29,9 @@ BASES = ("active", "full")
 
 
 class _Likelihood(NamedTuple):
-    """A loss, or for the machines a function of the noise that gives one, its link and what it allows."""
+    """A loss, its link and what it allows."""
 
-    loss: Callable[..., Any]
+    loss: Callable[[], Any]
     link: Link
     collapsed: bool = False  # latents with the coefficients integrated out
     machine: bool = False  # a prior of its own, on all rows
@@ -107,61 +109,60 @@ def fit_active(
     """
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
     _check(K, y, weight, likelihood, basis, max_active, length, rao_blackwell, sweeps // thin)
-    data = KernelData(np.ascontiguousarray(K, dtype=np.float64), np.asarray(y, dtype=np.float64), weight, streams)
-    chosen, prior = LIKELIHOODS[likelihood], GPrior() if prior is None else prior
-    engine: Any
+    chosen = LIKELIHOODS[likelihood]
+    own: Any = (machine_prior or MachinePrior()) if chosen.machine else (prior or GPrior())
+    K, y = np.ascontiguousarray(K, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    data = KernelData(K, y, weight, chosen.loss(), own, streams)
+    if chosen.machine:
+        sampler = kernel_machine(chains)
+    elif basis == "full":
+        sampler = all_rows(chains)
+    else:
+        most = len(y) if max_active is None else max_active
+        times = max(5, math.ceil(len(y) / 20)) if moves is None else moves
+        sampler = active_vectors(most, times, chosen.collapsed, informed, length, warmup, chains)
     with one_blas_thread():
-        if chosen.machine:
-            own = MachinePrior() if machine_prior is None else machine_prior
-            engine = KernelMachine(chosen.loss, own, Copies.of(data), chains)
-        elif basis == "full":
-            engine = FullGibbs(chosen.loss(), prior, Spectrum.of(data.K), chains)
-        else:
-            engine = ActiveGibbs(
-                chosen.loss(),
-                prior,
-                len(y) if max_active is None else max_active,
-                max(5, math.ceil(len(y) / 20)) if moves is None else moves,
-                chosen.collapsed,
-                informed,
-                length,
-                warmup,
-                rao_blackwell,
-                chains,
-            )
-        return _drawn(engine, data, chosen.link, sweeps, warmup, thin, callback, verbose)
+        return _drawn(sampler, data, chosen.link, rao_blackwell, sweeps, warmup, thin, callback, verbose)
 
 
 def _drawn(
-    engine: Any,
+    sampler: Chains,
     data: KernelData,
     link: Link,
+    law: bool,
     sweeps: int,
     warmup: int,
     thin: int,
     callback: Callable[[int, Info], bool | None] | None,
     verbose: int,
 ) -> KernelDraws:
-    """Run an engine and keep what it draws; chains of a fit before go on."""
+    """Run a sampler and keep what it draws; chains of a fit before go on."""
     since = present().behind()
     warmup = 0 if since else warmup
-    recorder, current = Recorder(engine.chains), Outcome(None)
+    recorder, current = Recorder(sampler.chains), Outcome(None)
 
     def keep(iteration: int, info: Info) -> bool:
         past = iteration - since - warmup
         if past > 0 and past % thin == 0:
             for k, chain in enumerate(current.state):
-                recorder.add(k, engine.expansion(chain), engine.values(chain))
+                recorder.add(k, chain.expansion(data, law), chain.values())
         return bool(callback and callback(iteration, info))
 
     total = warmup + sweeps
     model: Any = data
     watch: Any = {"progress": Progress("sweep", total, verbose), "callback": keep, "gathers": recorder}
-    outcome = run(engine, model, max_iter=total, outcome=current, main=True, since=since, **watch)
+    outcome = run(sampler, model, max_iter=total, outcome=current, main=True, since=since, **watch)
     if not recorder.kept[-1]:
         raise KeyboardInterrupt("interrupted before a draw was kept")
     outcome.converged = outcome.n_iter == since + total
-    return recorder.draws(len(data.y), link, engine.accepted(outcome.state), outcome)
+    return recorder.draws(len(data.y), link, _accepted(outcome.state), outcome)
+
+
+def _accepted(state: tuple[Any, ...]) -> dict[str, float]:
+    """Share of accepted proposals by kind, where any are made."""
+    made = [chain.proposals() for chain in state]
+    tried, taken = ({kind: sum(int(each[kind][i]) for each in made) for kind in made[0]} for i in (0, 1))
+    return {kind: taken[kind] / max(tried[kind], 1) for kind in tried}
 
 
 def _check(

@@ -1,23 +1,35 @@
-"""The Bayesian and the complete support vector machine: hinges on a noisy kernel expansion over all rows."""
+"""The Bayesian and the complete support vector machine: hinges on a noisy kernel expansion over all rows.
+
+``z = u + K beta + e``, ``e ~ N(0, s2)``, with a hinge on z; a row of weight c is c copies. The coefficients
+``x = (u, beta)`` have the precision ``(X'X + diag(lam))/s2`` given the latents z.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from softmargin.core.array import Array
-from softmargin.core.loop import Info
-from softmargin.core.loss import Loss
-from softmargin.engines.kernel.active_vectors import KernelData
-from softmargin.engines.kernel.draws import Expansion
+from softmargin.core.move import MoveBase
+from softmargin.engines.kernel.data import KernelData
+from softmargin.engines.kernel.draws import Expansion, Index
+from softmargin.engines.sampling.chains import Chains
 from softmargin.rows.streams import Purpose
 
-__all__ = ["Copies", "KernelMachine", "MachineChain", "MachinePrior"]
+__all__ = [
+    "LocalPrecisions",
+    "MachineChain",
+    "MachineCoefficients",
+    "MachineLaw",
+    "MachinePrior",
+    "NoiseLevel",
+    "NoisyLatents",
+    "kernel_machine",
+]
 
 
 @dataclass(frozen=True)
@@ -38,45 +50,133 @@ class MachinePrior:
             raise ValueError(f"MachinePrior needs positive numbers; got {self}.")
 
 
-class Copies(NamedTuple):
-    """Design with a column of ones, its Gram matrix and labels, with as many copies of a row as it weighs."""
-
-    X: Array
-    gram: Array
-    y: Array
-
-    @classmethod
-    def of(cls, rows: KernelData) -> Copies:
-        """Repeat the rows."""
-        X = np.column_stack((np.ones(len(rows.row)), rows.K[rows.row]))
-        return cls(X, X.T @ X, rows.y[rows.row])
-
-
 class MachineChain(NamedTuple):
     """Where one chain stands; ``x`` holds the intercept and the coefficients, f has one entry per copy of a row."""
 
     x: Array
     f: Array
+    z: Array
     lam: Array
+    L: Array  # factor of X'X + diag(lam)
+    fitted: Array  # L^-1 X'z
     noise: float  # standard deviation
     loglik: float
 
+    def expansion(self, data: KernelData, law: bool = False) -> Expansion:
+        """The draw: every row has a coefficient."""
+        return Expansion(float(self.x[0]), np.arange(len(self.x) - 1), self.x[1:])
 
-@dataclass(frozen=True, eq=False)
-class KernelMachine:
-    """Several chains of ``z = u + K beta + e``, ``e ~ N(0, s2)``, with a hinge on z, one sweep of each per step.
+    def proposals(self) -> dict[str, Index]:
+        """Nothing is proposed."""
+        return {}
 
-    A sweep: (1) z given the predictor, exactly; (2) s2 with intercept and coefficients integrated out, then these;
-    (3) lam given them. A row of weight c is c copies.
+    def values(self) -> dict[str, float]:
+        """What else was drawn."""
+        return {"noise": self.noise, "loglik": self.loglik}
+
+
+@dataclass(frozen=True)
+class NoisyLatents(MoveBase):
+    """The noisy predictors z of all copies given the predictors and the noise.
+
+    Invariance: a draw from their full conditional.
+    """
+
+    reads = frozenset({"f", "scale"})
+    renews = frozenset({"latents"})
+    stale = frozenset({"law"})
+    needs_loss = ("draw",)
+
+    def __call__(self, random: Any, model: KernelData, chain: MachineChain) -> MachineChain:
+        """The chain with new latents."""
+        y = model.copies.y
+        w, b = _loss(model, chain.noise).draw(random.at(Purpose.LATENT), y, np.ones(len(y)), chain.f)
+        return chain._replace(z=b / w)
+
+
+@dataclass(frozen=True)
+class MachineLaw(MoveBase):
+    """The normal law of intercept and coefficients given latents and local precisions, but for the noise.
+
+    Invariance: nothing is drawn.
+    """
+
+    reads = frozenset({"latents", "local"})
+    renews = frozenset({"law"})
+
+    def __call__(self, random: Any, model: KernelData, chain: MachineChain) -> MachineChain:
+        """The chain with the law that belongs to where it stands."""
+        X, gram, _ = model.copies
+        L: Array = np.asarray(np.linalg.cholesky(gram + np.diag(chain.lam)), dtype=np.float64)
+        return chain._replace(L=L, fitted=solve_triangular(L, chain.z @ X, lower=True))
+
+
+@dataclass(frozen=True)
+class NoiseLevel(MoveBase):
+    """The noise given latents and local precisions.
+
+    Invariance: a draw from its conditional with intercept and coefficients integrated out; these are stale until they
+    are drawn again.
+    """
+
+    reads = frozenset({"latents", "law"})
+    renews = frozenset({"scale"})
+    stale = frozenset({"beta", "f", "loglik"})
+
+    def __call__(self, random: Any, model: KernelData, chain: MachineChain) -> MachineChain:
+        """The chain with another noise."""
+        shape, scale = model.prior.noise
+        scale += 0.5 * max(float(chain.z @ chain.z - chain.fitted @ chain.fitted), 0.0)
+        return chain._replace(noise=math.sqrt(scale / random.rng.gamma(shape + 0.5 * len(chain.z))))
+
+
+@dataclass(frozen=True)
+class MachineCoefficients(MoveBase):
+    """Intercept and coefficients of all rows, as one block.
+
+    Invariance: a draw from their full conditional.
+    """
+
+    reads = frozenset({"law", "scale"})
+    renews = frozenset({"beta", "f", "loglik"})
+    needs_loss = ("loglik",)
+
+    def __call__(self, random: Any, model: KernelData, chain: MachineChain) -> MachineChain:
+        """The chain with new coefficients."""
+        X, _, y = model.copies
+        noisy = chain.fitted + chain.noise * random.at(Purpose.COEFFICIENTS).standard_normal(len(chain.fitted))
+        x = solve_triangular(chain.L, noisy, lower=True, trans=1)
+        f = X @ x
+        loglik = float(_loss(model, chain.noise).loglik(y, np.ones(len(y)), f).sum())
+        return chain._replace(x=x, f=f, loglik=loglik)
+
+
+@dataclass(frozen=True)
+class LocalPrecisions(MoveBase):
+    """The precision of every coefficient, in units of the noise.
+
+    Invariance: a draw from their full conditional.
+    """
+
+    reads = frozenset({"beta", "scale"})
+    renews = frozenset({"local"})
+    stale = frozenset({"law"})
+
+    def __call__(self, random: Any, model: KernelData, chain: MachineChain) -> MachineChain:
+        """The chain with new precisions of its coefficients."""
+        (a, rate), beta, lam = model.prior.precision, chain.x[1:] / chain.noise, chain.lam.copy()
+        lam[1:] = random.at(Purpose.PRIOR).gamma(a + 0.5, size=len(beta)) / (rate + 0.5 * beta**2)
+        return chain._replace(lam=lam)
+
+
+def kernel_machine(chains: int = 1) -> Chains:
+    """Chains of a ``NoisyHinge`` or ``CompleteHinge`` with a ``MachinePrior``.
+
+    A sweep: (1) z given the predictors, exactly; (2) the noise with intercept and coefficients integrated out, then
+    (3) these; (4) their precisions given them.
 
     Parameters
     ----------
-    loss : callable
-        Gives the loss for a noise standard deviation: ``NoisyHinge`` or ``CompleteHinge``.
-    prior : MachinePrior
-        Prior of coefficients and noise.
-    rows : Copies
-        The data, prepared.
     chains : int
         Number of chains.
 
@@ -84,58 +184,24 @@ class KernelMachine:
     ----------
     Mallick, Ghosh and Ghosh (2005), Journal of the Royal Statistical Society B 67, 219-234.
     """
+    moves = (NoisyLatents(), MachineLaw(), NoiseLevel(), MachineCoefficients(), LocalPrecisions())
+    return Chains(moves, _start, chains)
 
-    loss: Callable[[float], Loss]
-    prior: MachinePrior
-    rows: Copies
-    chains: int = 1
 
-    def init(self, model: Any) -> tuple[MachineChain, ...]:
-        """Start every chain from predictors of its own."""
-        (a, rate), (shape, scale), p = self.prior.precision, self.prior.noise, self.rows.X.shape[1]
-        lam = np.full(p, a / rate)
-        lam[0] = self.prior.intercept
-        at = (model.streams.at(Purpose.START, chain=k) for k in range(self.chains))
-        starts = (rng.standard_normal(len(self.rows.y)) for rng in at)
-        return tuple(MachineChain(np.zeros(p), f, lam, math.sqrt(scale / shape), math.nan) for f in starts)
+def _start(model: KernelData, chains: int) -> tuple[MachineChain, ...]:
+    """Every chain from predictors of its own."""
+    (a, rate), (shape, scale), p = model.prior.precision, model.prior.noise, len(model.y) + 1
+    lam, x, noise = np.full(p, a / rate), np.zeros(p), math.sqrt(scale / shape)
+    lam[0] = model.prior.intercept
 
-    def step(
-        self, model: Any, state: tuple[MachineChain, ...], iteration: int
-    ) -> tuple[tuple[MachineChain, ...], Info]:
-        """One sweep of every chain."""
-        state = tuple(self.sweep(model, chain, k, iteration) for k, chain in enumerate(state))
-        return state, Info(float(np.mean([chain.loglik for chain in state])), math.inf)
+    def start(k: int) -> MachineChain:
+        f = model.streams.at(Purpose.START, chain=k).standard_normal(len(model.copies.y))
+        return MachineChain(x, f, f, lam, np.empty((0, 0)), x, noise, math.nan)
 
-    def sweep(self, model: KernelData, chain: MachineChain, k: int, iteration: int) -> MachineChain:
-        """One sweep of chain number ``k``."""
-        X, gram, y = self.rows
-        one = np.ones(len(y))
-        rng = model.streams.at(Purpose.LATENT, chain=k, iteration=iteration)
-        w, b = self.loss(chain.noise).draw(rng, y, one, chain.f)
-        z = b / w
-        A = gram + np.diag(chain.lam)
-        L = np.linalg.cholesky(A)
-        fitted = solve_triangular(L, z @ X, lower=True)
-        rng = model.streams.at(Purpose.COEFFICIENTS, chain=k, iteration=iteration)
-        shape, scale = self.prior.noise
-        scale += 0.5 * max(float(z @ z - fitted @ fitted), 0.0)
-        s = math.sqrt(scale / rng.gamma(shape + 0.5 * len(y)))
-        x = solve_triangular(L, fitted + s * rng.standard_normal(len(fitted)), lower=True, trans=1)
-        rng = model.streams.at(Purpose.PRIOR, chain=k, iteration=iteration)
-        a, rate = self.prior.precision
-        lam = chain.lam.copy()
-        lam[1:] = rng.gamma(a + 0.5, size=len(x) - 1) / (rate + 0.5 * (x[1:] / s) ** 2)
-        f = X @ x
-        return MachineChain(x, f, lam, s, float(self.loss(s).loglik(y, one, f).sum()))
+    return tuple(start(k) for k in range(chains))
 
-    def expansion(self, chain: MachineChain) -> Expansion:
-        """The draw: every row has a coefficient."""
-        return Expansion(float(chain.x[0]), np.arange(len(chain.x) - 1), chain.x[1:])
 
-    def values(self, chain: MachineChain) -> dict[str, float]:
-        """What else was drawn."""
-        return {"noise": chain.noise, "loglik": chain.loglik}
-
-    def accepted(self, state: tuple[MachineChain, ...]) -> dict[str, float]:
-        """Nothing is proposed."""
-        return {}
+def _loss(model: KernelData, noise: float) -> Any:
+    """The loss at a noise level."""
+    loss: Any = model.loss
+    return replace(loss, noise=noise)

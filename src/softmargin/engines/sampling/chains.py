@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol, Self
 
-from softmargin.core.chain import Chain
 from softmargin.core.loop import Info
-from softmargin.core.model import Model, require
+from softmargin.core.model import require
 from softmargin.core.move import Move, check_order
 from softmargin.core.unknown import implied
 from softmargin.core.visits import likelihood, predictors
 from softmargin.rows.streams import Address, Purpose
 
-__all__ = ["Chains", "State"]
+__all__ = ["Chains", "Sampled", "State"]
 
-State = tuple[Chain, ...]
-Start = Callable[[Model, int], State]
+State = tuple[Any, ...]  # chains: ``Chain``, or another immutable named tuple with a log likelihood
+Start = Callable[[Any, int], State]
+
+
+class Sampled(Protocol):
+    """What chains run on: a ``Model``, or the data of kernel expansions."""
+
+    @property
+    def loss(self) -> Any: ...
+
+    @property
+    def prior(self) -> Any: ...
+
+    @property
+    def streams(self) -> Any: ...
+
+    @property
+    def unknowns(self) -> tuple[Any, ...]: ...
+
+    def serial(self) -> Self:
+        """The same problem without threads, for use inside a thread."""
+
+    def parallel(self, fn: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Apply ``fn`` to every item, on the threads where there are any."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +84,21 @@ class Chains:
         """What a sweep leaves stale."""
         return check_order(self.moves)
 
-    def init(self, model: Model) -> State:
+    def init(self, model: Any) -> State:
         """The first chains, where the unknowns start."""
         first = self.unknowns or tuple(unknown.start(model) for unknown in model.unknowns)
         states = tuple(unknown.drawn(state) for unknown, state in zip(model.unknowns, first, strict=True))
-        now = _known(model, states)
+        now = implied(model, states) if model.unknowns else model
         for move in self.moves:
             require(move, loss=now.loss, prior=now.prior)
         chains = self.start(now, self.chains)
         for move in self.moves:
             chains = move.prepare(now, chains)
-        return tuple(self._closed(model, chain._replace(unknowns=states)) for chain in chains)
+        if model.unknowns:
+            chains = tuple(chain._replace(unknowns=states) for chain in chains)
+        return tuple(self._closed(model, chain) for chain in chains)
 
-    def step(self, model: Model, state: State, iteration: int) -> tuple[State, Info]:
+    def step(self, model: Sampled, state: State, iteration: int) -> tuple[State, Info]:
         """One sweep of every chain; chains run on the threads, and do not depend on how."""
         serial = model.serial() if self.chains > 1 else model
         for number, (together, moves) in enumerate(self._runs):
@@ -85,15 +108,15 @@ class Chains:
                 continue
             before = state
 
-            def sweep(k: int, moves: Any = moves, number: int = number, before: State = before) -> Chain:
+            def sweep(k: int, moves: Any = moves, number: int = number, before: State = before) -> Any:
                 return _made(moves, serial, before[k], k, iteration + 1, number)
 
-            state = tuple(model.blocks.parallel(sweep, range(self.chains)))
+            state = tuple(model.parallel(sweep, range(self.chains)))
         if model.unknowns or "loglik" in self._stale:
             state = tuple(self._closed(serial, chain) for chain in state)
         return state, Info(sum(chain.loglik for chain in state) / len(state), math.inf)
 
-    def sweep(self, model: Model, chain: Chain, k: int, iteration: int) -> Chain:
+    def sweep(self, model: Sampled, chain: Any, k: int, iteration: int) -> Any:
         """One sweep of chain number ``k`` alone."""
         for number, (together, moves) in enumerate(self._runs):
             if together:
@@ -101,14 +124,14 @@ class Chains:
             chain = _made(moves, model, chain, k, iteration, number)
         return self._closed(model, chain)
 
-    def complete(self, model: Model, chain: Chain, k: int, iteration: int) -> Chain:
+    def complete(self, model: Sampled, chain: Any, k: int, iteration: int) -> Any:
         """Chain number ``k`` with everything that a sweep leaves stale drawn given the rest."""
         return _made(self.closing, model, chain, k, iteration, len(self.moves)) if self.closing else chain
 
-    def _closed(self, model: Model, chain: Chain) -> Chain:
+    def _closed(self, model: Sampled, chain: Any) -> Any:
         """The chain with the log likelihood of everything that was drawn, and the numbers that are worth recording."""
         if "loglik" in self._stale:
-            now = _known(model, chain.unknowns)
+            now = _known(model, chain)
             if "f" in self._stale:
                 chain = chain._replace(rows=now.blocks.keep(predictors, chain.beta)[0])
             chain = chain._replace(loglik=float(now.blocks.sum(likelihood, now.loss, chain.rows)[0][0]))
@@ -120,12 +143,12 @@ class Chains:
         return chain._replace(loglik=chain.loglik - off, noted=noted)
 
 
-def _known(model: Model, states: tuple[Any, ...]) -> Model:
-    """The model that the unknowns' states imply."""
-    return implied(model, states) if model.unknowns else model
+def _known(model: Any, chain: Any) -> Any:
+    """The model that the drawn unknowns of a chain imply."""
+    return implied(model, chain.unknowns) if model.unknowns else model
 
 
-def _made(moves: tuple[Move, ...], model: Model, chain: Chain, k: int, iteration: int, number: int) -> Chain:
+def _made(moves: tuple[Move, ...], model: Sampled, chain: Any, k: int, iteration: int, number: int) -> Any:
     """A chain after some moves, which share one generator."""
     rng = model.streams.at(Purpose.MOVES, chain=k, iteration=iteration, cell=number)
     random, now = Address(model.streams, k, iteration, rng), None
@@ -133,6 +156,6 @@ def _made(moves: tuple[Move, ...], model: Model, chain: Chain, k: int, iteration
         if move.opens:
             chain, now = move(random, model, chain), None
             continue
-        now = _known(model, chain.unknowns) if now is None else now
+        now = _known(model, chain) if now is None else now
         chain = move(random, now, chain)
     return chain

@@ -14,7 +14,7 @@ from scipy.special import logit
 
 from softmargin.core.array import Array
 from softmargin.designs.kernel.features import kernel_map, rescaled
-from softmargin.engines.kernel.active_vectors import LengthScale
+from softmargin.engines.kernel.data import LengthScale
 from softmargin.engines.kernel.draws import KernelDraws, NewRows
 from softmargin.engines.kernel.jump import fit_active
 from softmargin.engines.vi.gaussian import GaussianVI
