@@ -1,8 +1,8 @@
 """The one decorator of compiled functions, with a cache on disk that neither a crash nor a read-only disk breaks.
 
 A cache file that is missing, cut off, damaged or written for something else is a miss: the function is compiled again
-and the file written anew. A function that another compiled function calls is translated and optimised, and becomes
-machine code as a part of those that Python calls.
+and the file written anew. A function that another compiled function calls is translated only; it is optimised and
+becomes machine code as a part of those that Python calls.
 """
 
 from __future__ import annotations
@@ -133,6 +133,9 @@ class _Linked(JITCodeLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
         return 0
+
+    def _optimize_final_module(self) -> None:
+        """Nothing: whoever links this optimises all that it links, and would do so again at every level of calls."""
 
     def _finalize_final_module(self) -> None:
         self._finalized = True
