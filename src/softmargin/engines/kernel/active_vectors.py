@@ -17,6 +17,7 @@ from softmargin.core.array import Array
 from softmargin.core.loop import Info
 from softmargin.core.loss import Loss
 from softmargin.engines.kernel._jump_compiled import advance
+from softmargin.engines.kernel._jump_factors import room_for
 from softmargin.engines.kernel.draws import Expansion, Index
 from softmargin.losses.row_loss import check_whole_weights
 from softmargin.priors.g_prior import GPrior
@@ -279,7 +280,7 @@ class ActiveGibbs:
         row = model.row if self.collapsed else np.empty(0, dtype=np.int64)  # other losses carry a weight as it is
         rows = (chain.K, jitter_of(chain.K), model.y, row, V, s, w, b)
         options = (chain.g, self.prior.inclusion, self.max_active, self.moves, self.informed)
-        k = advance(rng, *rows, *options, index, G, R, L, z, k, counts, x)
+        k = advance(rng, room_for(n, room), *rows, *options, index, G, R, L, z, k, counts, x)
         if not (np.isfinite(x[: k + 1]).all() and np.isfinite(L[: k + 1, : k + 1]).all()):
             raise np.linalg.LinAlgError("the factors of the active rows were lost to rounding")
         G, L, z = G[: k + 1], L[: k + 1, : k + 1], z[: k + 1]
