@@ -73,7 +73,6 @@ class Informed(NamedTuple):
 
     inverse: Array
     explained: Array
-    even: Array
 
 
 def room_for(n: int, p: int) -> Room:
