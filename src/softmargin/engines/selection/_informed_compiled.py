@@ -35,17 +35,19 @@ def _leave(rule: Any, block: Any, m: int, a: int, beta: Any, u: Any, room: Any, 
 
     The log weight of its value is returned, and the curvature of its line, the first of the room.
     """
-    Z, D, v, w, u0 = rule.Z, rule.D, room.V[0], room.W[0], room.rows[0]
+    Z, D, u0 = rule.Z, rule.D, room.rest
+    v, w = room.v, room.w
     j = block.index[a]
     b, h = beta[j], direction_in(block.R, m, a, v)
     begin_line(Z, j, a, w)
     combine(Z, block.index, room.V, min(m, 1), m, room.W)  # a constant 1 would keep the loops off vector registers
     linear, quadratic = 0.0, 0.0
     for k in range(m):
-        l = block.index[k]
-        alpha[k] = beta[l] - b * v[k] if k != a else 0.0
-        linear += D[l] * alpha[k] * v[k]
-        quadratic += D[l] * v[k] * v[k]  # v is one in place a: the prior of beta_j itself
+        l, vk = block.index[k], v[k]
+        left = beta[l] - b * vk if k != a else 0.0
+        alpha[k] = left
+        linear += D[l] * left * vk
+        quadratic += D[l] * vk * vk  # v is one in place a: the prior of beta_j itself
     for i in range(len(u)):
         u0[i] = u[i] + b * w[i]
     low, width, log_mass = line_grid(u0, w, linear, quadratic, h, room.kinks, room.grid)
@@ -61,7 +63,8 @@ def _enter(
 
     ``inverse`` is that of the active block, the active coefficients are ``alpha`` and the rows ``u`` at zero.
     """
-    Z, D, v, w, g = rule.Z, rule.D, room.V[0], room.W[0], room.columns[0]
+    Z, D, g = rule.Z, rule.D, room.g
+    v, w = room.v, room.w
     for k in range(m):
         g[k] = block.cross[k, l]
     h = rule.diagonal[l] + D[l] + direction_out(inverse, m, g, v)
@@ -69,9 +72,10 @@ def _enter(
     combine(Z, block.index, room.V, min(m, 1), m, room.W)
     linear, quadratic = 0.0, D[l]
     for k in range(m):
-        d = D[block.index[k]] * v[k]
+        vk = v[k]
+        d = D[block.index[k]] * vk
         linear += d * alpha[k]
-        quadratic += d * v[k]
+        quadratic += d * vk
     low, width, log_mass = line_grid(u, w, linear, quadratic, h, room.kinks, room.grid)
     t = draw_on_line(rng, room.grid, low, width)
     error = value(u, w, linear, quadratic, t) - approximation(room.grid, low, width, t)
@@ -87,25 +91,31 @@ def _scores(
     ``skip`` is the place of a coefficient that counts as out (-1: none); its row and column of the inverse of the
     active block are zero.
     """
-    D, cross, index, place = rule.D, block.cross, block.index, block.place
-    inside, score, active, pull = room.rows[1], room.columns[2], room.columns[4], room.columns[5]
-    inverse, explained, n, p = informed.inverse, informed.explained, len(u0), len(D)
+    D, cross = rule.D, block.cross
+    index, place = block.index, block.place
+    inside, score = room.inside, room.score
+    active, pull = room.active, room.pull
+    inverse, explained = informed.inverse, informed.explained
+    n, p = len(u0), len(D)
     for i in range(n):
         inside[i] = 1.0 if u0[i] > 0.0 else 0.0
     matvec(blas.gemv, rule.Z, 0, n, p, n, inside, score)
     for k in range(m):
-        active[k] = score[index[k]] - D[index[k]] * alpha[k]
+        l = index[k]
+        active[k] = score[l] - D[l] * alpha[k]
     if m:
         matvec(blas.gemv, inverse, 0, len(inverse), m, m, active, pull)
         matmat(blas.gemm, m, m, p, inverse, 0, len(inverse), cross, 0, p, explained, 0, p)
     for l in range(p):
-        q, h = score[l], rule.diagonal[l] + D[l]
+        q, d, at = score[l], D[l], place[l]
+        h = rule.diagonal[l] + d
         for k in range(m):
-            q -= cross[k, l] * pull[k]
-            h -= cross[k, l] * explained[k, l]
-        h = max(h, 0.5 * D[l])
-        odds = temper * (rule.logit[l] + 0.5 * math.log(D[l] / h) + 0.5 * q * q / h)
-        score[l] = odds if place[l] < 0 or place[l] == skip else -math.inf
+            c = cross[k, l]
+            q -= c * pull[k]
+            h -= c * explained[k, l]
+        h = max(h, 0.5 * d)
+        odds = temper * (rule.logit[l] + 0.5 * math.log(d / h) + 0.5 * q * q / h)
+        score[l] = odds if at < 0 or at == skip else -math.inf
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -171,21 +181,21 @@ def _accept(
 
     The room holds what is left without the first, and the line of the second.
     """
-    index, u0, alpha = block.index, room.rows[0], room.columns[3]
-    v, w, row = room.V[0], room.W[0], room.columns[1]
+    index, u0, alpha = block.index, room.rest, room.alpha
+    v, w = room.v, room.w
     for k in range(m):
         beta[index[k]] = alpha[k] + t * v[k]
     for i in range(len(u)):
         u[i] = u0[i] - t * w[i]
     if a >= 0:
         beta[index[a]] = 0.0
-        remove(index, block.place, m, block.R, block.cross, a)
+        remove(block, m, a)
         m -= 1
         v[a] = v[m]
     if l >= 0:
         beta[l] = t
-        cross_row(blas.gemv, rule.Z, rule.K, rule.full, l, room.rows[1], row)
-        add(index, block.place, m, block.R, block.cross, row, l, v, h)
+        cross_row(blas.gemv, rule, l, room)
+        add(block, m, room.row, l, v, h)
         m += 1
     return m
 
@@ -201,8 +211,8 @@ def _informed_moves(
     number of active coefficients and the tries made: fewer than ``times`` if the arrays are full.
     """
     logit, index = rule.logit, block.index
-    w, u0 = room.W[0], room.rows[0]
-    score, alpha = room.columns[2], room.columns[3]
+    w, u0 = room.w, room.rest
+    score, alpha = room.score, room.alpha
     for done in range(times):
         leaves, enters, log_uniform = True, True, 0.0
         if not swap:
