@@ -7,6 +7,7 @@ becomes machine code as a part of those that Python calls.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import os
@@ -52,7 +53,7 @@ def njit(
         if not hasattr(dispatcher, "py_func"):  # with NUMBA_DISABLE_JIT it is the function itself
             return dispatcher
         _link_into_callers(dispatcher, options)
-        dispatcher.compile = _notice.around(dispatcher.compile)
+        dispatcher.compile = _notice.around(_uncollected(dispatcher.compile))
         if cache:
             try:
                 dispatcher._cache = _Cache(function, key)
@@ -61,6 +62,26 @@ def njit(
         return dispatcher
 
     return compiled
+
+
+def _uncollected(compile: Callable[..., Any]) -> Callable[..., Any]:
+    """The function ``compile`` with the garbage collector at rest.
+
+    Compiling makes many small objects that live until its end; to look through them again and again takes an eighth of
+    the time.
+    """
+
+    @wraps(compile)
+    def uncollected(*given: Any) -> Any:
+        if not gc.isenabled():
+            return compile(*given)
+        gc.disable()
+        try:
+            return compile(*given)
+        finally:
+            gc.enable()
+
+    return uncollected
 
 
 class _Notice:
