@@ -1,12 +1,13 @@
 """The one decorator of compiled functions, with a cache on disk that neither a crash nor a read-only disk breaks.
 
 A cache file that is missing, cut off, damaged or written for something else is a miss: the function is compiled again
-and the file written anew. A function that another compiled function calls is translated and optimised, and becomes
-machine code as a part of those that Python calls.
+and the file written anew. A function that another compiled function calls is translated only; it is optimised and
+becomes machine code as a part of those that Python calls.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import os
@@ -52,7 +53,7 @@ def njit(
         if not hasattr(dispatcher, "py_func"):  # with NUMBA_DISABLE_JIT it is the function itself
             return dispatcher
         _link_into_callers(dispatcher, options)
-        dispatcher.compile = _notice.around(dispatcher.compile)
+        dispatcher.compile = _notice.around(_uncollected(dispatcher.compile))
         if cache:
             try:
                 dispatcher._cache = _Cache(function, key)
@@ -61,6 +62,26 @@ def njit(
         return dispatcher
 
     return compiled
+
+
+def _uncollected(compile: Callable[..., Any]) -> Callable[..., Any]:
+    """The function ``compile`` with the garbage collector at rest.
+
+    Compiling makes many small objects that live until its end; to look through them again and again takes an eighth of
+    the time.
+    """
+
+    @wraps(compile)
+    def uncollected(*given: Any) -> Any:
+        if not gc.isenabled():
+            return compile(*given)
+        gc.disable()
+        try:
+            return compile(*given)
+        finally:
+            gc.enable()
+
+    return uncollected
 
 
 class _Notice:
@@ -133,6 +154,9 @@ class _Linked(JITCodeLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
         return 0
+
+    def _optimize_final_module(self) -> None:
+        """Nothing: whoever links this optimises all that it links, and would do so again at every level of calls."""
 
     def _finalize_final_module(self) -> None:
         self._finalized = True

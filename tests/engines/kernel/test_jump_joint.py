@@ -14,6 +14,7 @@ from scipy.stats import chi2
 from stages import in_stages
 
 from softmargin.engines.kernel._jump_compiled import holmes_held, jumps
+from softmargin.engines.kernel._jump_factors import room_for
 from softmargin.engines.kernel.active_chain import Law, factor, jitter_of
 from softmargin.engines.kernel.active_vectors import active_vectors
 from softmargin.engines.kernel.data import KernelData
@@ -54,7 +55,7 @@ def steps(K, order):
         wide[4][: k + 1] = np.linalg.solve(L, G @ now["s"])
         counts = np.zeros((3, 2), int)
         data = (K, jitter_of(K), np.ones(N), now["s"], now["g"], PRIOR.inclusion, N, MOVES, False)
-        k = jumps(rng, *data, *wide, k, counts)
+        k = jumps(rng, room_for(N, N + 1), *data, *wide, k, counts)
         now["index"] = wide[0][:k]
 
     def coefficients(rng, y, now):

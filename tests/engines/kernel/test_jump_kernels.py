@@ -6,7 +6,7 @@ from jump_problems import problem
 from scipy.stats import kstest, multivariate_normal, truncnorm
 
 from softmargin.engines.kernel._jump_compiled import holmes_held, jumps, rates
-from softmargin.engines.kernel._jump_factors import drop, extend, log_death
+from softmargin.engines.kernel._jump_factors import drop, extend, log_death, room_for
 from softmargin.engines.kernel.active_chain import factor, jitter_of
 
 ETA, G_ = 0.7, 0.4
@@ -47,7 +47,7 @@ def test_ratios_equal_full_evidence():
     for index in ([], [3], [5, 2, 9], [0, 11, 4, 7, 1, 8]):
         k, arrays = len(index), wide(K, w, b, index, 12)
         here = log_evidence(K, w, b, index)
-        birth = extend(K, jitter_of(K), w, b, G_, 10, *arrays[1:], k)
+        birth = extend(room_for(12, 12), K, jitter_of(K), w, b, G_, 10, *arrays[1:], k)
         assert birth == pytest.approx(log_evidence(K, w, b, [*index, 10]) - here, abs=1e-9)
         for a in range(k):
             rest = index[:a] + index[a + 1 :]
@@ -82,7 +82,7 @@ def test_factors_after_ten_thousand_moves(informed):
     w, b = messages(40)
     arrays, counts = wide(K, w, b, [1, 2], 41), np.zeros((3, 2), int)
     rng = np.random.default_rng(0)
-    k = jumps(rng, K, jitter_of(K), w, b, G_, (1.0, 1.0), 40, 10000, informed, *arrays, 2, counts)
+    k = jumps(rng, room_for(40, 41), K, jitter_of(K), w, b, G_, (1.0, 1.0), 40, 10000, informed, *arrays, 2, counts)
     assert (counts[:, 1] > 300).all()
     assert counts[:, 0].sum() == 10000
     assert len(set(arrays[0][:k])) == k
@@ -99,7 +99,7 @@ def test_duplicates_change_nothing(duplicated):
     K = rbf(X, X)
     w, b = messages(6)
     arrays = wide(K, w, 3 * b, [2, 0], 4)
-    ratio = extend(K, jitter_of(K), w, 3 * b, G_, 5, *arrays[1:], 2)
+    ratio = extend(room_for(6, 4), K, jitter_of(K), w, 3 * b, G_, 5, *arrays[1:], 2)
     assert (abs(ratio) < 1e-5) == duplicated
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from softmargin.core.move import MoveBase
 from softmargin.engines.kernel._jump_compiled import jumps
+from softmargin.engines.kernel._jump_factors import room_for
 from softmargin.engines.kernel.active_chain import ActiveChain, Law, jitter_of
 from softmargin.engines.kernel.data import KernelData
 
@@ -55,7 +56,7 @@ class Jumps(MoveBase):
         L[: k + 1, : k + 1], z[: k + 1] = law.L, law.z
         rows = (chain.K, jitter_of(chain.K), chain.w, chain.b, law.g, model.prior.inclusion)
         options = (self.max_active, self.times, self.informed)
-        k = jumps(random.rng, *rows, *options, index, G, R, L, z, k, counts)
+        k = jumps(random.rng, room_for(n, room), *rows, *options, index, G, R, L, z, k, counts)
         L, z = L[: k + 1, : k + 1], z[: k + 1]
         if not (np.isfinite(z).all() and np.isfinite(L).all()):
             raise np.linalg.LinAlgError("the factors of the active rows were lost to rounding")

@@ -62,8 +62,16 @@ class Room(NamedTuple):
     W: Array  # (lines, rows of the data)
     V: Array  # (lines, active coefficients)
     H: Array
-    rows: Array  # (vectors, rows of the data)
-    columns: Array  # (vectors, columns of the data)
+    w: Array  # the first line of W, and of V
+    v: Array
+    rest: Array  # of the rows, without the coefficient that moves
+    inside: Array
+    g: Array  # this and what follows, but for the last two: as many as columns
+    row: Array
+    score: Array
+    alpha: Array
+    active: Array
+    pull: Array
     grid: Array
     kinks: Any
 
@@ -73,20 +81,20 @@ class Informed(NamedTuple):
 
     inverse: Array
     explained: Array
-    even: Array
 
 
 def room_for(n: int, p: int) -> Room:
     """Room for n rows and p columns."""
-    return Room(
-        np.empty((_BATCH, n)), np.empty((_BATCH, p)), np.empty(_BATCH), np.empty((2, n)), np.empty((6, p)),
-        np.empty((3, CELLS + 2)), np.empty(n + 1, dtype=np.int32),
-    )  # fmt: skip
+    W, V, grid = np.empty((_BATCH, n)), np.empty((_BATCH, p)), np.empty((3, CELLS + 2))
+    kinks = np.empty(n + 1, dtype=np.int32)
+    return Room(W, V, np.empty(_BATCH), W[0], V[0], *np.empty((2, n)), *np.empty((6, p)), grid, kinks)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def cross_row(gemv: int, Z: Any, K: Any, full: Any, j: int, weighted: Any, out: Any) -> None:
-    """Row j of ``X'KX``: copied where the whole is known, one pass over the columns otherwise."""
+def cross_row(gemv: int, rule: Any, j: int, room: Any) -> None:
+    """Row j of ``X'KX`` into the room: copied where the whole is known, one pass over the columns otherwise."""
+    Z, K, full = rule.Z, rule.K, rule.full
+    weighted, out = room.inside, room.row
     if full.shape[0]:
         for l in range(len(out)):
             out[l] = full[j, l]
@@ -97,14 +105,11 @@ def cross_row(gemv: int, Z: Any, K: Any, full: Any, j: int, weighted: Any, out: 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cross_column(Z: Any, K: Any, full: Any, index: Any, m: int, j: int, g: Any) -> None:
+def _cross_column(rule: Any, index: Any, m: int, j: int, g: Any) -> None:
     """Entries of column j of ``X'KX`` in the active rows."""
-    if full.shape[0]:
-        for k in range(m):
-            g[k] = full[index[k], j]
-        return
+    full = rule.full
     for k in range(m):
-        g[k] = weighted_product(K, Z, j, index[k])
+        g[k] = full[index[k], j] if full.shape[0] else weighted_product(rule.K, rule.Z, j, index[k])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -135,28 +140,33 @@ def prior_terms(beta: Any, D: Any, index: Any, m: int, v: Any, b: float, a: int)
     linear, quadratic = 0.0, 0.0
     for k in range(m):
         if k != a:
-            d = D[index[k]] * v[k]
-            linear += d * (beta[index[k]] - b * v[k])
-            quadratic += d * v[k]
+            j, vk = index[k], v[k]
+            d = D[j] * vk
+            linear += d * (beta[j] - b * vk)
+            quadratic += d * vk
     return linear, quadratic
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add(index: Any, place: Any, m: int, R: Any, cross: Any, row: Any, j: int, v: Any, h: float) -> None:
+def add(block: Any, m: int, row: Any, j: int, v: Any, h: float) -> None:
     """Enter j in place m; v and h are those of its line."""
+    R, cross = block.R, block.cross
     for k in range(m):
+        vk = v[k]
         for l in range(m):
-            R[k, l] += v[k] * v[l] / h
-        R[k, m] = R[m, k] = v[k] / h
+            R[k, l] += vk * v[l] / h
+        R[k, m] = R[m, k] = vk / h
     R[m, m] = 1.0 / h
     for l in range(len(row)):
         cross[m, l] = row[l]
-    index[m], place[j] = j, m
+    block.index[m], block.place[j] = j, m
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def remove(index: Any, place: Any, m: int, R: Any, cross: Any, a: int) -> None:
+def remove(block: Any, m: int, a: int) -> None:
     """Take out place a and move the last active coefficient there."""
+    R, cross = block.R, block.cross
+    index, place = block.index, block.place
     last, pivot = m - 1, R[a, a]
     for k in range(m):
         if k != a:
@@ -172,26 +182,25 @@ def remove(index: Any, place: Any, m: int, R: Any, cross: Any, a: int) -> None:
             R[k, a] = R[k, last]
         for l in range(cross.shape[1]):
             cross[a, l] = cross[last, l]
-        index[a] = index[last]
-        place[index[a]] = a
+        moved = index[last]
+        index[a], place[moved] = moved, a
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _lines(
-    Z: Any, K: Any, full: Any, diagonal: Any, D: Any, picks: Any, first: int, count: int, index: Any, place: Any,
-    m: int, R: Any, g: Any, V: Any, W: Any, H: Any,
-) -> None:  # fmt: skip
+def _lines(rule: Any, block: Any, picks: Any, first: int, count: int, m: int, room: Any) -> None:
     """Directions, their predictors and curvatures for several coefficients in the same model."""
+    index, R, g = block.index, block.R, room.g
     for q in range(count):
-        j = picks[first + q]
-        a = place[j]
+        j, v = picks[first + q], room.V[q]
+        a = block.place[j]
         if a >= 0:
-            H[q] = direction_in(R, m, a, V[q])
+            h = direction_in(R, m, a, v)
         else:
-            _cross_column(Z, K, full, index, m, j, g)
-            H[q] = diagonal[j] + D[j] + direction_out(R, m, g, V[q])
-        begin_line(Z, j, a, W[q])
-    combine(Z, index, V, count, m, W)
+            _cross_column(rule, index, m, j, g)
+            h = rule.diagonal[j] + rule.D[j] + direction_out(R, m, g, v)
+        room.H[q] = h
+        begin_line(rule.Z, j, a, room.W[q])
+    combine(rule.Z, index, room.V, count, m, room.W)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -204,35 +213,35 @@ def flips(
     Returns the number of active coefficients and how many picks were visited: fewer than all if the packed arrays
     are full. ``counts`` adds up visits, accepted moves, changes of the model; ``room`` is to work in.
     """
-    n, (Z, K, full, diagonal, D, logit), (index, place, R, cross) = len(u), rule, block
-    W, V, H, grid, kinks = room.W, room.V, room.H, room.grid, room.kinks
-    u0, weighted, g, row = room.rows[0], room.rows[1], room.columns[0], room.columns[1]
+    n, D, logit = len(u), rule.D, rule.logit
+    index, place = block.index, block.place
+    u0, grid = room.rest, room.grid
     ready = stop = 0  # lines of the picks ready..stop are at hand; they hold until the model changes
     for visit in range(len(picks)):
         if m == len(index) and m < len(beta):
             return m, visit
         if visit >= stop:
             ready, stop = visit, min(visit + _BATCH, len(picks))
-            _lines(Z, K, full, diagonal, D, picks, ready, stop - ready, index, place, m, R, g, V, W, H)
-        v, w, h = V[visit - ready], W[visit - ready], H[visit - ready]
-        j = picks[visit]
-        a = place[j]
+            _lines(rule, block, picks, ready, stop - ready, m, room)
+        j, line = picks[visit], visit - ready
+        v, w, h = room.V[line], room.W[line], room.H[line]
+        a, d, prior = place[j], D[j], logit[j]
         inside = a >= 0
         b = beta[j] if inside else 0.0
         for i in range(n):
             u0[i] = u[i] + b * w[i]
         linear, quadratic = prior_terms(beta, D, index, m, v, b, a)
-        quadratic += D[j]
-        low, width, log_mass = line_grid(u0, w, linear, quadratic, h, kinks, grid)
+        quadratic += d
+        low, width, log_mass = line_grid(u0, w, linear, quadratic, h, room.kinks, grid)
         log_odds = math.inf
-        if logit[j] < math.inf:
-            log_odds = logit[j] + 0.5 * (math.log(D[j]) - _LOG_2PI) + log_mass - value(u0, w, linear, quadratic, 0.0)
+        if prior < math.inf:
+            log_odds = prior + 0.5 * (math.log(d) - _LOG_2PI) + log_mass - value(u0, w, linear, quadratic, 0.0)
         inclusion[j] = 1.0 / (1.0 + math.exp(-log_odds))
         # Metropolised Gibbs: propose the other side where the odds allow, then a fresh value if that is "in"
         log_uniform = math.log(1.0 - rng.random())
         enters = log_uniform >= -log_odds if inside else log_uniform < log_odds
+        counts[0] += 1
         if not inside and not enters:
-            counts[0] += 1
             counts[1] += 1
             continue
         ratio, t = 0.0, 0.0
@@ -241,7 +250,6 @@ def flips(
             ratio += value(u0, w, linear, quadratic, t) - approximation(grid, low, width, t)
         if inside:
             ratio -= value(u0, w, linear, quadratic, b) - approximation(grid, low, width, b)
-        counts[0] += 1
         if math.log(1.0 - rng.random()) >= ratio:
             continue
         counts[1] += 1
@@ -252,14 +260,13 @@ def flips(
         for i in range(n):
             u[i] = u0[i] - t * w[i]
         if enters and not inside:
-            cross_row(blas.gemv, Z, K, full, j, weighted, row)
-            add(index, place, m, R, cross, row, j, v, h)
+            cross_row(blas.gemv, rule, j, room)
+            add(block, m, room.row, j, v, h)
             m += 1
-            stop = 0
-            counts[2] += 1
         elif inside and not enters:
-            remove(index, place, m, R, cross, a)
+            remove(block, m, a)
             m -= 1
+        if enters != inside:
             stop = 0
             counts[2] += 1
     return m, len(picks)

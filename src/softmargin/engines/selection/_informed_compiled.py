@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from softmargin.engines.products import matmat, matvec
-from softmargin.engines.selection._compiled import add, cross_row, direction_in, direction_out, remove
+from softmargin.engines.selection._compiled import add, cross_row, direction_in, direction_out, flips, remove
 from softmargin.engines.selection._line_compiled import (
     approximation,
     begin_line,
@@ -22,7 +22,9 @@ from softmargin.engines.selection._line_compiled import (
 )
 from softmargin.rows.compiled import njit
 
-__all__ = ["births", "swaps"]
+__all__ = ["BIRTHS", "FLIPS", "SWAPS", "line_moves"]
+
+FLIPS, BIRTHS, SWAPS = range(3)
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -33,17 +35,19 @@ def _leave(rule: Any, block: Any, m: int, a: int, beta: Any, u: Any, room: Any, 
 
     The log weight of its value is returned, and the curvature of its line, the first of the room.
     """
-    Z, D, v, w, u0 = rule.Z, rule.D, room.V[0], room.W[0], room.rows[0]
+    Z, D, u0 = rule.Z, rule.D, room.rest
+    v, w = room.v, room.w
     j = block.index[a]
     b, h = beta[j], direction_in(block.R, m, a, v)
     begin_line(Z, j, a, w)
     combine(Z, block.index, room.V, min(m, 1), m, room.W)  # a constant 1 would keep the loops off vector registers
     linear, quadratic = 0.0, 0.0
     for k in range(m):
-        l = block.index[k]
-        alpha[k] = beta[l] - b * v[k] if k != a else 0.0
-        linear += D[l] * alpha[k] * v[k]
-        quadratic += D[l] * v[k] * v[k]  # v is one in place a: the prior of beta_j itself
+        l, vk = block.index[k], v[k]
+        left = beta[l] - b * vk if k != a else 0.0
+        alpha[k] = left
+        linear += D[l] * left * vk
+        quadratic += D[l] * vk * vk  # v is one in place a: the prior of beta_j itself
     for i in range(len(u)):
         u0[i] = u[i] + b * w[i]
     low, width, log_mass = line_grid(u0, w, linear, quadratic, h, room.kinks, room.grid)
@@ -59,7 +63,8 @@ def _enter(
 
     ``inverse`` is that of the active block, the active coefficients are ``alpha`` and the rows ``u`` at zero.
     """
-    Z, D, v, w, g = rule.Z, rule.D, room.V[0], room.W[0], room.columns[0]
+    Z, D, g = rule.Z, rule.D, room.g
+    v, w = room.v, room.w
     for k in range(m):
         g[k] = block.cross[k, l]
     h = rule.diagonal[l] + D[l] + direction_out(inverse, m, g, v)
@@ -67,9 +72,10 @@ def _enter(
     combine(Z, block.index, room.V, min(m, 1), m, room.W)
     linear, quadratic = 0.0, D[l]
     for k in range(m):
-        d = D[block.index[k]] * v[k]
+        vk = v[k]
+        d = D[block.index[k]] * vk
         linear += d * alpha[k]
-        quadratic += d * v[k]
+        quadratic += d * vk
     low, width, log_mass = line_grid(u, w, linear, quadratic, h, room.kinks, room.grid)
     t = draw_on_line(rng, room.grid, low, width)
     error = value(u, w, linear, quadratic, t) - approximation(room.grid, low, width, t)
@@ -85,25 +91,31 @@ def _scores(
     ``skip`` is the place of a coefficient that counts as out (-1: none); its row and column of the inverse of the
     active block are zero.
     """
-    D, cross, index, place = rule.D, block.cross, block.index, block.place
-    inside, score, active, pull = room.rows[1], room.columns[2], room.columns[4], room.columns[5]
-    inverse, explained, n, p = informed.inverse, informed.explained, len(u0), len(D)
+    D, cross = rule.D, block.cross
+    index, place = block.index, block.place
+    inside, score = room.inside, room.score
+    active, pull = room.active, room.pull
+    inverse, explained = informed.inverse, informed.explained
+    n, p = len(u0), len(D)
     for i in range(n):
         inside[i] = 1.0 if u0[i] > 0.0 else 0.0
     matvec(blas.gemv, rule.Z, 0, n, p, n, inside, score)
     for k in range(m):
-        active[k] = score[index[k]] - D[index[k]] * alpha[k]
+        l = index[k]
+        active[k] = score[l] - D[l] * alpha[k]
     if m:
         matvec(blas.gemv, inverse, 0, len(inverse), m, m, active, pull)
         matmat(blas.gemm, m, m, p, inverse, 0, len(inverse), cross, 0, p, explained, 0, p)
     for l in range(p):
-        q, h = score[l], rule.diagonal[l] + D[l]
+        q, d, at = score[l], D[l], place[l]
+        h = rule.diagonal[l] + d
         for k in range(m):
-            q -= cross[k, l] * pull[k]
-            h -= cross[k, l] * explained[k, l]
-        h = max(h, 0.5 * D[l])
-        odds = temper * (rule.logit[l] + 0.5 * math.log(D[l] / h) + 0.5 * q * q / h)
-        score[l] = odds if place[l] < 0 or place[l] == skip else -math.inf
+            c = cross[k, l]
+            q -= c * pull[k]
+            h -= c * explained[k, l]
+        h = max(h, 0.5 * d)
+        odds = temper * (rule.logit[l] + 0.5 * math.log(d / h) + 0.5 * q * q / h)
+        score[l] = odds if at < 0 or at == skip else -math.inf
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -162,103 +174,111 @@ def _pick_active(rng: Any, index: Any, m: int, logit: Any, weight: Any) -> tuple
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def swaps(
-    rng: Any, blas: Any, rule: Any, block: Any, m: int, times: int, weight: Any, temper: float, beta: Any, u: Any,
-    counts: Any, room: Any, informed: Any,
-) -> None:  # fmt: skip
-    """Exchange an active coefficient for one that is out, chosen by its score where the first has left."""
-    logit, index, u0 = rule.logit, block.index, room.rows[0]
-    w, v, row, score, alpha = room.W[0], room.V[0], room.columns[1], room.columns[2], room.columns[3]
-    for _ in range(times):
-        a, total = _pick_active(rng, index, m, logit, weight)
-        if a < 0:
-            return
-        counts[0] += 1
-        j = index[a]
-        old, _ = _leave(rule, block, m, a, beta, u, room, alpha)
-        _without(block.R, m, a, informed.inverse)
-        _scores(blas, rule, block, u0, alpha, m, a, temper, room, informed)
-        forward = _log_sum_without(score, j)
-        if forward == -math.inf:
-            continue
-        l = _draw_without(rng, score, j, forward)
-        t, new, h = _enter(rng, rule, block, informed.inverse, m, l, u0, room, alpha)
-        ratio = new - score[l] - old + score[j] + forward - _log_sum_without(score, l)
-        ratio += math.log(weight[l] / (total - weight[j] + weight[l])) - math.log(weight[j] / total)
-        if math.log(1.0 - rng.random()) >= ratio:
-            continue
-        counts[1] += 1
-        for k in range(m):
-            beta[index[k]] = alpha[k] + t * v[k]
-        beta[j], beta[l] = 0.0, t
-        for i in range(len(u)):
-            u[i] = u0[i] - t * w[i]
-        remove(index, block.place, m, block.R, block.cross, a)
-        v[a] = v[m - 1]
-        cross_row(blas.gemv, rule.Z, rule.K, rule.full, l, room.rows[1], row)
-        add(index, block.place, m - 1, block.R, block.cross, row, l, v, h)
+def _accept(
+    blas: Any, rule: Any, block: Any, m: int, a: int, l: int, t: float, h: float, beta: Any, u: Any, room: Any
+) -> int:
+    """Let the coefficient in place a leave and l enter at t, where these are not -1; returns the number of active ones.
+
+    The room holds what is left without the first, and the line of the second.
+    """
+    index, u0, alpha = block.index, room.rest, room.alpha
+    v, w = room.v, room.w
+    for k in range(m):
+        beta[index[k]] = alpha[k] + t * v[k]
+    for i in range(len(u)):
+        u[i] = u0[i] - t * w[i]
+    if a >= 0:
+        beta[index[a]] = 0.0
+        remove(block, m, a)
+        m -= 1
+        v[a] = v[m]
+    if l >= 0:
+        beta[l] = t
+        cross_row(blas.gemv, rule, l, room)
+        add(block, m, room.row, l, v, h)
+        m += 1
+    return m
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def births(
-    rng: Any, blas: Any, rule: Any, block: Any, m: int, times: int, weight: Any, temper: float, beta: Any, u: Any,
-    counts: Any, room: Any, informed: Any,
+def _informed_moves(
+    rng: Any, blas: Any, rule: Any, block: Any, m: int, times: int, swap: bool, weight: Any, temper: float, beta: Any,
+    u: Any, counts: Any, room: Any, informed: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """Enter a coefficient chosen by its score, or let one chosen at random leave; a fair coin decides which.
+    """Let an active coefficient leave that is chosen by weight, or one enter that is chosen by its score, or both.
 
-    Returns the number of active coefficients and the tries made: fewer than ``times`` if the arrays are full.
+    A swap is both, its newcomer scored where the other has left; if it is no swap a fair coin decides. Returns the
+    number of active coefficients and the tries made: fewer than ``times`` if the arrays are full.
     """
-    logit, index, u0 = rule.logit, block.index, room.rows[0]
-    w, v, row, score, alpha = room.W[0], room.V[0], room.columns[1], room.columns[2], room.columns[3]
+    logit, index = rule.logit, block.index
+    w, u0 = room.w, room.rest
+    score, alpha = room.score, room.alpha
     for done in range(times):
-        if m == len(index) and m < len(beta):
-            return m, done
+        leaves, enters, log_uniform = True, True, 0.0
+        if not swap:
+            if m == len(index) and m < len(beta):
+                return m, done
+            enters = rng.random() < 0.5
+            leaves, log_uniform = not enters, math.log(1.0 - rng.random())
+        a, j, l = -1, -1, -1
+        old, total = 0.0, 0.0
+        if leaves:
+            a, total = _pick_active(rng, index, m, logit, weight)
+        if swap and a < 0:
+            return m, times
         counts[0] += 1
-        enters = rng.random() < 0.5
-        log_uniform = math.log(1.0 - rng.random())
-        if enters:
+        if leaves and a < 0:
+            continue
+        if leaves:
+            j = index[a]
+            old, _ = _leave(rule, block, m, a, beta, u, room, alpha)
+        else:
             for k in range(m):
                 alpha[k] = beta[index[k]]
-            _without(block.R, m, -1, informed.inverse)
-            _scores(blas, rule, block, u, alpha, m, -1, temper, room, informed)
-            total = _log_sum_without(score, -1)
-            if total == -math.inf:
+            for i in range(len(u)):
+                u0[i] = u[i]
+        ratio, t, h = 0.0, 0.0, 0.0
+        if not enters:
+            ratio = math.log(total) - old - loss_at(u0, w, 0.0) + _HALF_LOG_2PI
+            if log_uniform >= ratio:  # the way back has probability at most one: no pass over the columns needed
                 continue
-            j = _draw_without(rng, score, -1, total)
-            t, ratio, h = _enter(rng, rule, block, informed.inverse, m, j, u, room, alpha)
-            ratio += loss_at(u, w, 0.0) - _HALF_LOG_2PI - score[j] + total
+        _without(block.R, m, a, informed.inverse)
+        _scores(blas, rule, block, u0, alpha, m, a, temper, room, informed)
+        log_sum = _log_sum_without(score, j if swap else -1)
+        if log_sum == -math.inf:
+            continue
+        if enters:
+            l = _draw_without(rng, score, j, log_sum)
+            t, ratio, h = _enter(rng, rule, block, informed.inverse, m, l, u0, room, alpha)
+        if swap:
+            ratio += score[j] - score[l] - old + log_sum - _log_sum_without(score, l)
+            ratio += math.log(weight[l] / (total - weight[j] + weight[l])) - math.log(weight[j] / total)
+            log_uniform = math.log(1.0 - rng.random())
+        elif enters:
             leaving = 1  # how many could leave from the larger model
             for k in range(m):
                 leaving += logit[index[k]] < math.inf
-            if log_uniform >= ratio - math.log(leaving):
-                continue
-            for k in range(m):
-                beta[index[k]] += t * v[k]
-            beta[j] = t
-            for i in range(len(u)):
-                u[i] -= t * w[i]
-            cross_row(blas.gemv, rule.Z, rule.K, rule.full, j, room.rows[1], row)
-            add(index, block.place, m, block.R, block.cross, row, j, v, h)
-            m += 1
+            ratio += loss_at(u0, w, 0.0) - _HALF_LOG_2PI - score[l] + log_sum - math.log(leaving)
         else:
-            a, count = _pick_active(rng, index, m, logit, informed.even)
-            if a < 0:
-                continue
-            j = index[a]
-            ratio, _ = _leave(rule, block, m, a, beta, u, room, alpha)
-            ratio = math.log(count) - ratio - loss_at(u0, w, 0.0) + _HALF_LOG_2PI
-            if log_uniform >= ratio:  # the way back has probability at most one: no pass over the columns needed
-                continue
-            _without(block.R, m, a, informed.inverse)
-            _scores(blas, rule, block, u0, alpha, m, a, temper, room, informed)
-            if log_uniform >= ratio + score[j] - _log_sum_without(score, -1):
-                continue
-            for k in range(m):
-                beta[index[k]] = alpha[k]
-            beta[j] = 0.0
-            for i in range(len(u)):
-                u[i] = u0[i]
-            remove(index, block.place, m, block.R, block.cross, a)
-            m -= 1
-        counts[1] += 1
+            ratio += score[j] - log_sum
+        if log_uniform < ratio:
+            counts[1] += 1
+            m = _accept(blas, rule, block, m, a, l, t, h, beta, u, room)
     return m, times
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def line_moves(
+    rng: Any, blas: Any, rule: Any, block: Any, m: int, kind: int, picks: Any, times: int, weight: Any, temper: float,
+    beta: Any, u: Any, inclusion: Any, counts: Any, room: Any, informed: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """Moves of one kind: flips of ``picks``, or so many births and deaths, or swaps.
+
+    Returns the number of active coefficients and how many moves were made: fewer than all if the packed arrays are
+    full. Python calls this function alone, so that what the kinds have in common becomes machine code once.
+    """
+    if kind == FLIPS:
+        return flips(rng, blas, rule, block, m, picks, beta, u, inclusion, counts, room)
+    return _informed_moves(
+        rng, blas, rule, block, m, times, kind == SWAPS, weight, temper, beta, u, counts, room, informed
+    )

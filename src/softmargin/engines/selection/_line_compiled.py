@@ -180,9 +180,10 @@ def line_grid(u: Any, w: Any, a: float, q: float, h: float, kinks: Any, grid: An
     start, slope = loss_at(u, w, low), _pull(u, w, low)
     for r in range(_kinks(u, w, low, high, kinks)):
         i = kinks[r]
-        at_low = u[i] - low * w[i]
-        k = min(max(int(at_low / (width * w[i])), 0), CELLS - 1)
-        node[k] += abs(w[i])
+        fall = w[i]
+        at_low = u[i] - low * fall
+        k = min(max(int(at_low / (width * fall)), 0), CELLS - 1)
+        node[k] += abs(fall)
         bend[k] += abs(at_low)
     weight, moment = 0.0, 0.0
     for k in range(CELLS + 1):
@@ -204,13 +205,17 @@ def line_grid(u: Any, w: Any, a: float, q: float, h: float, kinks: Any, grid: An
         before = after
     total = 0.0
     for k in range(CELLS):
-        d = abs(node[k + 1] - node[k])
+        here, there = node[k], node[k + 1]
+        d = abs(there - here)
         flat = (1.0 - math.exp(-d)) / d if d > 1e-5 else 1.0 - 0.5 * d
-        mass[k + 1] = width * flat * math.exp(max(node[k], node[k + 1]) - best + bend[k])
-        total += mass[k + 1]
-    mass[0] = width * math.exp(node[0] - best) / max(node[1] - node[0], 1e-300)
-    mass[CELLS + 1] = width * math.exp(node[CELLS] - best) / max(node[CELLS - 1] - node[CELLS], 1e-300)
-    total += mass[0] + mass[CELLS + 1]
+        part = width * flat * math.exp(max(here, there) - best + bend[k])
+        mass[k + 1] = part
+        total += part
+    first, final = node[0], node[CELLS]
+    left = width * math.exp(first - best) / max(node[1] - first, 1e-300)
+    right = width * math.exp(final - best) / max(node[CELLS - 1] - final, 1e-300)
+    mass[0], mass[CELLS + 1] = left, right
+    total += left + right
     return low, width, best + math.log(total)
 
 
@@ -219,12 +224,13 @@ def approximation(grid: Any, low: float, width: float, t: float) -> float:
     """The interpolation of f at t: chord plus correction in a cell, straight lines beyond the ends."""
     node = grid[0]
     x = (t - low) / width
-    if x < 0.0:
-        return node[0] + (node[1] - node[0]) * x
     if x >= CELLS:
-        return node[CELLS] + (node[CELLS] - node[CELLS - 1]) * (x - CELLS)
-    k = int(x)
-    return node[k] + (node[k + 1] - node[k]) * (x - k) + grid[1, k]
+        last = node[CELLS]
+        return last + (last - node[CELLS - 1]) * (x - CELLS)
+    k = int(x) if x >= 0.0 else 0
+    here = node[k]
+    chord = here + (node[k + 1] - here) * (x - k)
+    return chord + grid[1, k] if x >= 0.0 else chord
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

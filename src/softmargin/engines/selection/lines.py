@@ -13,8 +13,8 @@ from softmargin.core.model import Model
 from softmargin.core.move import MoveBase
 from softmargin.core.visits import predictors
 from softmargin.engines.products import addresses
-from softmargin.engines.selection._compiled import Informed, Rule, flips, room_for
-from softmargin.engines.selection._informed_compiled import births, swaps
+from softmargin.engines.selection._compiled import Informed, Rule, room_for
+from softmargin.engines.selection._informed_compiled import BIRTHS, FLIPS, SWAPS, line_moves
 from softmargin.engines.selection._reference import (
     Reference,
     Window,
@@ -124,21 +124,19 @@ class LineMoves(MoveBase):
         picks = np.minimum(picks, p - 1)
         rule = Rule(columns.Z, reference.K, reference.full, reference.diagonal, D, logit)
         packed, reference = pack(columns, reference, chain.gamma, D)
-        m, blas, room = int(chain.gamma.sum()), addresses(), room_for(len(u), p)
-        while len(picks):
-            m, done = flips(rng, blas, rule, packed, m, picks, beta, u, inclusion, counts["flips"], room)
-            picks = picks[done:]
-            if len(picks):
-                packed, reference = pack(columns, reference, packed.place >= 0, D)
-        guide = reference.weight, self.temper
-        while n_births:
-            more = Informed(np.empty_like(packed.R), np.empty_like(packed.cross), np.ones(p))
-            m, done = births(rng, blas, rule, packed, m, n_births, *guide, beta, u, counts["births"], room, more)
-            n_births -= done
-            if n_births:
-                packed, reference = pack(columns, reference, packed.place >= 0, D)
-        more = Informed(np.empty_like(packed.R), np.empty_like(packed.cross), np.ones(p))
-        swaps(rng, blas, rule, packed, m, n_swaps, *guide, beta, u, counts["swaps"], room, more)
+        m, blas, room, even = int(chain.gamma.sum()), addresses(), room_for(len(u), p), np.ones(p)
+        for name, kind, left, weight in (
+            ("flips", FLIPS, n_flips, even),
+            ("births", BIRTHS, n_births, even),
+            ("swaps", SWAPS, n_swaps, reference.weight),
+        ):
+            while left:
+                more = Informed(np.empty_like(packed.R), np.empty_like(packed.cross))
+                guide = kind, picks, left, weight, self.temper
+                m, done = line_moves(rng, blas, rule, packed, m, *guide, beta, u, inclusion, counts[name], room, more)
+                picks, left = picks[done:], left - done
+                if left:
+                    packed, reference = pack(columns, reference, packed.place >= 0, D)
         rows, gamma = model.blocks.keep(predictors, beta)[0], packed.place >= 0
         chain = chain._replace(beta=beta, rows=rows, mean=beta, gamma=gamma, inclusion=inclusion)
         return chain.keeping(tally=tally._replace(**counts), lines=lines._replace(reference=reference))
