@@ -20,6 +20,7 @@ _LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
 _UPPER = np.array([6.0, 20.0, 5.0])
 _LARGEST = 0.999
 _ENOUGH = 50_000  # rows that find the way to the minimum
+_AT_ONCE = 2048  # rows that are summed in one piece, of which all vectors are made
 _ABOVE_HALF = np.nextafter(0.5, 1.0)
 WORTH = 2.0  # log likelihood that an offset must gain where none is expected
 
@@ -174,6 +175,8 @@ class _Rows(NamedTuple):
 def _minimised(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Array, float]:
     """The minimum; with very many rows some of them find the way to it."""
     every = len(rows.f) // _ENOUGH
+    if len(rows.f) <= _AT_ONCE:
+        rows = _Rows(*(np.ascontiguousarray(each) for each in (rows.target[:], *rows[1:])))
     if every > 1:
         theta, _ = _minimise(theta, moving, rows.thinned(every), 1e-6)
     return _minimise(theta, moving, rows, tol)
@@ -187,11 +190,7 @@ def _minimise(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Array
         free = np.flatnonzero(~blocked)
         if not len(free) or np.abs(gradient[free]).max() <= tol * (1.0 + abs(value)):
             break
-        values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
-        # a descent direction even where the objective is not convex
-        values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
-        step = np.zeros(3)
-        step[free] = -vectors @ ((vectors.T @ gradient[free]) / values)
+        step = _direction(gradient, hessian, free.tolist())
         step *= min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
         if -float(gradient @ step) <= 1e-15 * math.sqrt(len(rows.f)) * (1.0 + abs(value)):
             # what is left to gain is lost in the rounding of the sum, while the step is still right
@@ -213,10 +212,36 @@ def _minimise(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Array
     return theta, value
 
 
+def _direction(gradient: Array, hessian: Array, free: list[int]) -> Array:
+    """Newton's step in the free coordinates, a descent direction even where the objective is not convex.
+
+    By elimination in plain numbers, because calls of the linear algebra would take longer than the rows of a small fit.
+    """
+    H, g = hessian.tolist(), gradient.tolist()
+    step, least = np.zeros(3), 1e-10 * (1.0 + max(abs(H[i][i]) for i in free))
+    for k, i in enumerate(free):
+        if H[i][i] <= least:  # not convex
+            values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+            values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
+            step[free] = -vectors @ ((vectors.T @ gradient[free]) / values)
+            return step
+        for j in free[k + 1 :]:
+            share = H[j][i] / H[i][i]
+            g[j] -= share * g[i]
+            for l in free[k + 1 :]:
+                H[j][l] -= share * H[i][l]
+    for k in range(len(free) - 1, -1, -1):
+        i = free[k]
+        step[i] = -(g[i] + sum(H[i][j] * step[j] for j in free[k + 1 :])) / H[i][i]
+    return step
+
+
 def _objective(theta: Array, target: Any, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
     """Value, gradient and Hessian in (log a, b, log lam)."""
     value, gradient, hessian = 0.0, np.zeros(3), np.zeros((3, 3))
-    for at in runs(len(f)):
+    if isinstance(target, np.ndarray):
+        value = _sums(theta[0], theta[1], theta[2], target, f, v, weight, gradient, hessian)
+    for at in () if isinstance(target, np.ndarray) else runs(len(f)):
         parts = (np.ascontiguousarray(x[at]) for x in (target, f, v, weight))
         g, h = np.zeros(3), np.zeros((3, 3))
         value += _sums(theta[0], theta[1], theta[2], *parts, g, h)
