@@ -374,12 +374,13 @@ def test_tilted_joint_distribution_sees_broken_priors(part):
 
 def test_tilted_joint_distribution_sees_a_missing_occam_factor(monkeypatch):
     """Flips whose odds are off by half a nat."""
-    right = lines.flips
+    right = lines.line_moves
 
-    def wrong(rng, blas, rule, *rest):
-        return right(rng, blas, rule._replace(logit=rule.logit + 0.5), *rest)
+    def wrong(rng, blas, rule, block, m, kind, *rest):
+        rule = rule._replace(logit=rule.logit + 0.5 * (kind == lines.FLIPS))
+        return right(rng, blas, rule, block, m, kind, *rest)
 
-    monkeypatch.setattr(lines, "flips", wrong)
+    monkeypatch.setattr(lines, "line_moves", wrong)
     X, c, model = tilted_problem()
     scores = tilted_scores(model, spike_slab(chains=1, warmup=200), X, c, 3000)
     assert abs(worst(scores)[1]) > CONTROL, worst(scores)
