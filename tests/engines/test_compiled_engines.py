@@ -5,6 +5,7 @@ import pkgutil
 
 import pytest
 
+from softmargin.engines import kernel, selection
 from softmargin.engines.sampling import hmc
 
 SLOW = {"concatenate", "dot", "empty", "linalg", "ones", "solve", "zeros", "format"}  # to compile, not to run
@@ -20,7 +21,7 @@ def compiled_in(package):
     return found
 
 
-@pytest.mark.parametrize("package", [hmc], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [hmc, kernel, selection], ids=lambda package: package.__name__)
 def test_compiled_functions_get_their_room_and_their_products_from_outside(package):
     functions = compiled_in(package)
     assert len(functions) > 5
