@@ -1,5 +1,6 @@
 """The cache of compiled functions: no state of its files and no lack of a folder may break a fit."""
 
+import gc
 import importlib.util
 import io
 import os
@@ -200,6 +201,23 @@ def test_what_compiles_quickly_is_not_announced(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert compiled._Notice(patience=60.0).around(lambda x: 2 * x)(4) == 8
     assert sys.stderr.getvalue() == ""
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_garbage_collector_rests_while_compiling_and_is_then_as_before(on):
+    def fails(_):
+        assert not gc.isenabled()
+        raise RuntimeError
+
+    before = gc.isenabled()
+    try:
+        (gc.enable if on else gc.disable)()
+        assert compiled._uncollected(lambda x: gc.isenabled())(1) is False
+        with pytest.raises(RuntimeError):
+            compiled._uncollected(fails)(1)
+        assert gc.isenabled() == on
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_every_compiled_function_is_watched(monkeypatch, tmp_path):

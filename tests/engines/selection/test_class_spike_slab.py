@@ -68,7 +68,8 @@ def test_log_odds_equal_enumeration():
             yes, no = inside.copy(), inside.copy()
             yes[j], no[j] = True, False
             wanted = log_evidence(A, r, yes, precision, m) - log_evidence(A, r, no, precision, m)
-            assert log_odds(G, j * m, m, bool(inside[j]), precision[j]) == pytest.approx(wanted, abs=1e-9)
+            got = log_odds(G, j * m, m, bool(inside[j]), precision[j], np.empty((m + 1, m)))
+            assert got == pytest.approx(wanted, abs=1e-9)
 
 
 def test_scan_leaves_the_matrix_swept_on_the_new_set():
@@ -81,7 +82,8 @@ def test_scan_leaves_the_matrix_swept_on_the_new_set():
     for a in range(m):
         sweep(G, a, 1.0)
     for _ in range(5):
-        scan_variables(G, m, gamma, always, precision, np.full(q, -1.0), rng.permutation(q), rng.random(q), out)
+        order, uniform, room = rng.permutation(q), rng.random(q), np.empty((m + 1, m))
+        scan_variables(G, m, gamma, always, precision, np.full(q, -1.0), order, uniform, out, room)
     fresh = np.block([[A, r[:, None]], [r[None, :], np.zeros((1, 1))]])
     for j in np.flatnonzero(gamma):
         for a in range(m):

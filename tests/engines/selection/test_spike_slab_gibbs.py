@@ -376,9 +376,9 @@ def test_tilted_joint_distribution_sees_a_missing_occam_factor(monkeypatch):
     """Flips whose odds are off by half a nat."""
     right = lines.line_moves
 
-    def wrong(rng, blas, rule, packed, m, kind, *rest):
-        rule = rule._replace(logit=rule.logit + 0.5) if kind == lines.FLIPS else rule
-        return right(rng, blas, rule, packed, m, kind, *rest)
+    def wrong(rng, blas, rule, block, m, kind, *rest):
+        rule = rule._replace(logit=rule.logit + 0.5 * (kind == lines.FLIPS))
+        return right(rng, blas, rule, block, m, kind, *rest)
 
     monkeypatch.setattr(lines, "line_moves", wrong)
     X, c, model = tilted_problem()

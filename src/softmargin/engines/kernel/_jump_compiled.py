@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from softmargin.engines.kernel._jump_factors import back_solve, dot, drop, extend, log_death
+from softmargin.engines.kernel._jump_factors import back_solve, drop, extend, inner, log_death
 from softmargin.engines.products import matvec, rmatvec
 from softmargin.losses.normal import tail_draw
 from softmargin.rows.compiled import njit
@@ -30,8 +30,8 @@ def holmes_held(rng: Any, y: Any, row: Any, V: Any, s: Any, z: Any) -> None:
         i = row[l]
         v = V[i]
         if i != last:  # latents of one row follow one another
-            h, last = dot(v, v, 0, size), i
-        f, gap = dot(v, z, 0, size), max(1.0 - h, _LEAST_GAP)
+            h, last = inner(v, v, 0, size), i
+        f, gap = inner(v, z, 0, size), max(1.0 - h, _LEAST_GAP)
         sd = 1.0 / math.sqrt(gap)
         mean = f - h / gap * (s[l] - f)
         new = y[i] * sd * tail_draw(rng, y[i] * mean / sd)
@@ -67,7 +67,7 @@ def _scores(
     for i in range(k + 1):
         mean[i] = z[i]
     if a >= 0:
-        size, share = math.sqrt(dot(q, q, 0, k)), dot(x, mean, 0, k + 1) / dot(x, x, 0, k + 1)
+        size, share = math.sqrt(inner(q, q, 0, k)), inner(x, mean, 0, k + 1) / inner(x, x, 0, k + 1)
         for i in range(k):
             q[i] /= size
         for i in range(k + 1):

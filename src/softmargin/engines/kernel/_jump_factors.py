@@ -20,7 +20,7 @@ from softmargin.core.array import Array
 from softmargin.engines.products import addresses, matvec, rmatvec
 from softmargin.rows.compiled import njit
 
-__all__ = ["Room", "back_solve", "dot", "drop", "extend", "forward_solve", "leaving", "log_death", "room_for"]
+__all__ = ["Room", "back_solve", "drop", "extend", "forward_solve", "inner", "leaving", "log_death", "room_for"]
 
 
 class Room(NamedTuple):
@@ -38,7 +38,7 @@ def room_for(n: int, size: int) -> Room:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-def dot(x: Any, y: Any, low: int, high: int) -> float:
+def inner(x: Any, y: Any, low: int, high: int) -> float:
     """Inner product of the places from ``low`` to before ``high``, in an order of sums that the processor likes."""
     total, first = 0.0, low if low > 0 else 0  # that no place is negative lets the loop run on vectors
     for i in range(high - first):
@@ -59,7 +59,7 @@ def back_solve(L: Any, m: int, x: Any) -> None:
 def forward_solve(L: Any, m: int, x: Any) -> None:
     """``x <- L^-1 x`` with the first m rows of L."""
     for i in range(m):
-        x[i] = (x[i] - dot(L[i], x, 0, i)) / L[i, i]
+        x[i] = (x[i] - inner(L[i], x, 0, i)) / L[i, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -74,7 +74,7 @@ def extend(
     e, weighted = G[k + 1], room.rows[1]
     for a in range(k):
         r[a] = G[a + 1, j]
-    rho = math.sqrt(max(K[j, j] + jitter - dot(r, r, 0, k), jitter))
+    rho = math.sqrt(max(K[j, j] + jitter - inner(r, r, 0, k), jitter))
     r[k] = rho
     if k:
         rmatvec(room.gemv, G, n, n, k, n, r, e)
@@ -83,9 +83,9 @@ def extend(
         weighted[i] = w[i] * e[i]
     matvec(room.gemv, G, 0, n, k + 1, n, weighted, l)
     forward_solve(L, k + 1, l)
-    pivot = math.sqrt(max(dot(weighted, e, 0, n) + g - dot(l, l, 0, k + 1), g))
+    pivot = math.sqrt(max(inner(weighted, e, 0, n) + g - inner(l, l, 0, k + 1), g))
     l[k + 1] = pivot
-    pull = (dot(e, b, 0, n) - dot(l, z, 0, k + 1)) / pivot
+    pull = (inner(e, b, 0, n) - inner(l, z, 0, k + 1)) / pivot
     z[k + 1] = pull
     return 0.5 * (math.log(g) + pull * pull) - math.log(pivot)
 
@@ -100,9 +100,9 @@ def leaving(R: Any, L: Any, k: int, a: int, q: Any, x: Any) -> None:
         q[i] = x[i] = 0.0
     q[a], x[a] = 1.0 / R[a, a], 0.0
     for i in range(a + 1, k):
-        q[i] = -dot(R[i], q, a, i) / R[i, i]
+        q[i] = -inner(R[i], q, a, i) / R[i, i]
     for i in range(a + 1, k + 1):
-        x[i] = (q[i - 1] - dot(L[i], x, a + 1, i)) / L[i, i]
+        x[i] = (q[i - 1] - inner(L[i], x, a + 1, i)) / L[i, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -112,8 +112,8 @@ def log_death(R: Any, L: Any, z: Any, g: float, k: int, a: int, q: Any, x: Any) 
     ``q`` and ``x`` become those of ``leaving``.
     """
     leaving(R, L, k, a, q, x)
-    size, square = dot(q, q, a, k), dot(x, x, a + 1, k + 1)
-    pull = dot(x, z, a + 1, k + 1)
+    size, square = inner(q, q, a, k), inner(x, x, a + 1, k + 1)
+    pull = inner(x, z, a + 1, k + 1)
     return 0.5 * (math.log(size / square) - math.log(g) - pull * pull / square)
 
 

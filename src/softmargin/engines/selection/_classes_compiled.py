@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from softmargin.engines.selection._scan_compiled import sweep
 from softmargin.rows.compiled import njit
 
@@ -14,14 +12,14 @@ __all__ = ["log_odds", "scan_variables"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_odds(G: Any, first: int, m: int, inside: bool, precision: float) -> float:
+def log_odds(G: Any, first: int, m: int, inside: bool, precision: float, room: Any) -> float:
     """``(m log d - log|S|)/2 + q'S^-1 q/2`` of the variable at ``first``: its log Bayes factor given the others.
 
     S is the Schur complement of its m coefficients and q their residual score, both read off the swept matrix. For a
-    variable that is in, the block is ``-S^-1`` and the last column ``S^-1 q``.
+    variable that is in, the block is ``-S^-1`` and the last column ``S^-1 q``. ``room``, (m + 1, m), is to work in.
     """
     last = len(G) - 1
-    L = np.empty((m, m))
+    L, z = room, room[m]
     total = 0.0  # log|block|
     for a in range(m):
         for b in range(a + 1):
@@ -35,7 +33,6 @@ def log_odds(G: Any, first: int, m: int, inside: bool, precision: float) -> floa
                 L[a, b] = value / L[b, b]
     # |L^-1 column|^2: q'S^-1 q for a variable that is out, b'S b for one that is in, b = S^-1 q
     square = 0.0
-    z = np.empty(m)
     for a in range(m):
         value = G[first + a, last]
         for c in range(a):
@@ -48,8 +45,9 @@ def log_odds(G: Any, first: int, m: int, inside: bool, precision: float) -> floa
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scan_variables(
-    G: Any, m: int, gamma: Any, always: Any, precision: Any, log_prior_odds: Any, order: Any, uniform: Any, out: Any
-) -> None:
+    G: Any, m: int, gamma: Any, always: Any, precision: Any, log_prior_odds: Any, order: Any, uniform: Any, out: Any,
+    room: Any,
+) -> None:  # fmt: skip
     """One exact scan: every variable in or out given the others; ``out`` receives the probabilities used.
 
     G starts as ``[[A, r], [r', 0]]``, variables in blocks of m, swept on those that gamma marks; it ends swept on the
@@ -60,7 +58,7 @@ def scan_variables(
         if always[j]:
             out[j] = 1.0
             continue
-        odds = log_prior_odds[j] + log_odds(G, j * m, m, gamma[j], precision[j])
+        odds = log_prior_odds[j] + log_odds(G, j * m, m, gamma[j], precision[j], room)
         probability = 1.0 / (1.0 + math.exp(-odds)) if odds > -700.0 else 0.0
         out[j] = probability
         new = uniform[t] < probability

@@ -85,9 +85,10 @@ class Informed(NamedTuple):
 
 def room_for(n: int, p: int) -> Room:
     """Room for n rows and p columns."""
-    W, V, grid = np.empty((_BATCH, n)), np.empty((_BATCH, p)), np.empty((3, CELLS + 2))
-    kinks = np.empty(n + 1, dtype=np.int32)
-    return Room._make((W, V, np.empty(_BATCH), W[0], V[0], *np.empty((2, n)), *np.empty((6, p)), grid, kinks))
+    W, V = np.empty((_BATCH, n)), np.empty((_BATCH, p))
+    rows, columns, grid = np.empty((2, n)), np.empty((6, p)), np.empty((3, CELLS + 2))
+    kinks: Any = np.empty(n + 1, dtype=np.int32)
+    return Room._make([W, V, np.empty(_BATCH), W[0], V[0], *rows, *columns, grid, kinks])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

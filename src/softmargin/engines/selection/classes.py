@@ -121,7 +121,8 @@ class VariableScan(MoveBase):
             sweep(G, at, 1.0)
         rng, inclusion = random.at(Purpose.COEFFICIENTS), np.ones(q)
         order, uniform = rng.permutation(q), rng.random(q)
-        scan_variables(G, m, gamma, prior.always, precision, prior.log_odds(pi), order, uniform, inclusion)
+        room = np.empty((m + 1, m))
+        scan_variables(G, m, gamma, prior.always, precision, prior.log_odds(pi), order, uniform, inclusion, room)
         inside = np.repeat(gamma, m)
         theta = np.zeros(m * q)
         if inside.any():

@@ -26,13 +26,13 @@ _MOST = 2000  # columns whose matrix a sweep works on
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _relocate(M: Any, d: Any, logit: Any, open_: Any, uniform: Any, gamma: Any) -> None:
+def _relocate(M: Any, d: Any, logit: Any, open_: Any, uniform: Any, gamma: Any, gain: Any) -> None:
     """Let one of the included coefficients go and draw who takes its place, itself or one of those that are out.
 
     ``M`` is swept on the included set. Which one goes is chosen evenly, and their number stays, so the draw is one of
-    the conditional given all others. ``open_`` lists the coefficients that can be out.
+    the conditional given all others. ``open_`` lists the coefficients that can be out, ``gain`` is room for as
+    many numbers.
     """
-    gain = np.empty(len(open_))
     for turn in range(len(uniform)):
         size = 0
         for l in open_:
@@ -109,7 +109,7 @@ class CollapsedScan(MoveBase):
         order = random.rng.permutation(open_)
         scan(M, d, logit, order, random.rng.random(len(order)), gamma, inclusion)
         swaps = min(len(open_), 16) if self.swaps is None else self.swaps
-        _relocate(M, d, logit, open_, random.rng.random((swaps, 2)), gamma)
+        _relocate(M, d, logit, open_, random.rng.random((swaps, 2)), gamma, np.empty(len(open_)))
         inside = np.flatnonzero(gamma)
         mean, beta = np.zeros(p), np.zeros(p)
         if len(inside):
