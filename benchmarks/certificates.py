@@ -172,7 +172,7 @@ def _noise(case: Case, rng: np.random.Generator, n: int) -> np.ndarray:
 
 def _draws(case: Case, given: Problem, rng: np.random.Generator, seed: int) -> Any:
     run = {"fit_intercept": False, "standardize": False, "draws": DRAWS, "chains": 1, "random_state": seed}
-    run |= {"warmup": 300, "thin": 2 if case.inference == "hmc" else 15, "random_effects": given.effects}
+    run |= {"warmup": 300, "thin": 6 if case.inference == "hmc" else 15, "random_effects": given.effects}
     f, prior = given.f, PRIORS[case.prior][0]
     if case.likelihood in ("squared", "epsilon-insensitive"):
         own: dict[str, Any] = {"likelihood": case.likelihood, "noise": NOISE}
