@@ -12,7 +12,7 @@ from parts import DESIGNS, LOSSES, PRIORS, SOLVERS, SPACES, UNKNOWNS, each
 from softmargin.checks import check_design, check_loss, check_prior, check_solver, check_unknown
 from softmargin.designs import Dense
 from softmargin.losses import Hinge, Loss, Message, Rows
-from softmargin.losses.normal import SD_FLOOR, positive_square
+from softmargin.losses.formulas.normal import SD_FLOOR, positive_square
 from softmargin.losses.row_loss import RowLoss
 from softmargin.priors import HalfCauchy, HalfT, InverseGamma, Prior, Ridge
 from softmargin.priors.ridge import BoundRidge

@@ -10,7 +10,7 @@ from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.designs.splines import Spline
 from softmargin.losses import Hinge
 from softmargin.priors import Ridge
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.arrowhead import Arrowhead

@@ -34,7 +34,7 @@ from softmargin.engines.selection.tempering import Tempered
 from softmargin.losses import Logit, Squared
 from softmargin.losses.crammer_singer import CrammerSinger
 from softmargin.priors import HalfT, Horseshoe, LaplaceZero, Lasso, Ridge, SpikeSlab
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full

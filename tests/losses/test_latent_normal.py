@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 
 from softmargin.checks import loss as checks
 from softmargin.losses import CompleteHinge, NoisyHinge, Probit
-from softmargin.losses.normal import log_cdf
+from softmargin.losses.formulas.normal import log_cdf
 
 LATENT_NORMAL = {name: case for name, case in LOSSES.items() if case.loss.whole_weights}
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds: sound draws fail one case in ten thousand

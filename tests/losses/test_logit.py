@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from softmargin.losses import Logit
-from softmargin.losses._polya_gamma import _FAR, _MANY, _TERMS
+from softmargin.losses.formulas.polya_gamma import _FAR, _MANY, _TERMS
 
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds: sound draws fail one case in ten thousand
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from softmargin.losses.normal import log_cdf, log_mills, positive_part, tail_draw
+from softmargin.losses.formulas.normal import log_cdf, log_mills, positive_part, tail_draw
 from softmargin.rows.arithmetic import exp_negative, log1p_unit, mills
 
 POINTS = np.concatenate((np.linspace(0.0, 37.6, 4001), np.logspace(-12, 0, 100)))

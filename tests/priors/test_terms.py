@@ -9,9 +9,9 @@ from scipy.special import digamma, multigammaln
 
 from softmargin.core.prior import PriorState
 from softmargin.priors import HalfT, InverseGamma, Lasso, Ridge
-from softmargin.priors._correlated import BoundCovariance
-from softmargin.priors.covariances import FixedCovariance, HalfTCovariance, InverseWishart
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed._correlated import BoundCovariance
+from softmargin.priors.composed.covariances import FixedCovariance, HalfTCovariance, InverseWishart
+from softmargin.priors.composed.terms import TermPrior, Terms
 
 M = 5  # groups
 HYPERPRIORS = {

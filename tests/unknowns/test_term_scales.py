@@ -12,7 +12,7 @@ from softmargin.engines.alternate import Alternate
 from softmargin.engines.selection.laplace_zero import laplace_zero
 from softmargin.engines.vi.laplace_zero import LaplaceZeroVB
 from softmargin.priors import HalfT, LaplaceZero, Ridge
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed.terms import TermPrior, Terms
 from softmargin.unknowns.term_scales import TermScales
 
 X = np.array([[0.9, 0.2], [1.2, -0.7], [-0.4, 0.8], [-1.1, -0.3], [0.3, 1.1], [-0.6, 0.5], [0.1, -1.2], [-0.2, -0.4]])

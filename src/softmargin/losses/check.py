@@ -10,8 +10,8 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.losses.epsilon import log_tail
+from softmargin.losses.formulas.normal import SD_FLOOR, positive_part
 from softmargin.losses.hinge import kink_draw, kink_expect
-from softmargin.losses.normal import SD_FLOOR, positive_part
 from softmargin.losses.row_loss import RowLoss
 
 __all__ = ["Check"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from softmargin.losses.formulas.normal import latent_normal, log_cdf
 from softmargin.losses.noisy_hinge import check_noise, two_piece_draw, two_pieces
-from softmargin.losses.normal import latent_normal, log_cdf
 from softmargin.losses.row_loss import RowLoss
 from softmargin.rows.compiled import njit
 

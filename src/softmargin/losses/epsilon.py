@@ -11,8 +11,8 @@ from scipy.special import erfcx, log_ndtr
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Pieces
+from softmargin.losses.formulas.normal import SD_FLOOR, positive_part
 from softmargin.losses.hinge import kink_draw, kink_expect
-from softmargin.losses.normal import SD_FLOOR, positive_part
 from softmargin.losses.row_loss import RowLoss
 
 __all__ = ["EpsilonInsensitive", "log_tail"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Pieces
-from softmargin.losses.normal import SD_FLOOR, positive_part
+from softmargin.losses.formulas.normal import SD_FLOOR, positive_part
 from softmargin.losses.row_loss import RowLoss
 from softmargin.rows.loops import scalar
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from softmargin.losses._polya_gamma import polya_gamma
+from softmargin.losses.formulas.polya_gamma import polya_gamma
 from softmargin.losses.row_loss import RowLoss
 from softmargin.rows.arithmetic import exp_negative, log1p_unit
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from softmargin.losses.normal import latent_normal, log_cdf, tail_draw
+from softmargin.losses.formulas.normal import latent_normal, log_cdf, tail_draw
 from softmargin.losses.row_loss import RowLoss
 from softmargin.rows.compiled import njit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from softmargin.losses.normal import latent_normal, log_cdf, tail_draw
+from softmargin.losses.formulas.normal import latent_normal, log_cdf, tail_draw
 from softmargin.losses.row_loss import RowLoss
 
 __all__ = ["Probit"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.loss import Loss, Message, Rows
-from softmargin.losses._averages import average_formula, average_loop, derivative_loop
+from softmargin.losses.formulas.averages import average_formula, average_loop, derivative_loop
 from softmargin.refusals import refused
 from softmargin.rows.loops import RowFormula, arguments_of, at_row, elsewhere, row_loop
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from softmargin.losses.normal import SD_FLOOR, positive_square
+from softmargin.losses.formulas.normal import SD_FLOOR, positive_square
 from softmargin.losses.row_loss import RowLoss
 
 __all__ = ["SquaredHinge"]

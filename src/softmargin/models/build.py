@@ -19,7 +19,7 @@ from softmargin.designs.imputed import standardize_observed
 from softmargin.designs.sparse import Sparse
 from softmargin.designs.standardize import Columns, as_given, design_for, standardize, standardize_rows
 from softmargin.models.prior_choice import PRIORS, always_mask
-from softmargin.priors.by_column import PriorByColumn
+from softmargin.priors.composed.by_column import PriorByColumn
 from softmargin.priors.group_lasso import GroupLasso
 from softmargin.priors.laplace_zero import LaplaceZero
 from softmargin.priors.scaled import Centred, Scaled

@@ -16,8 +16,8 @@ from softmargin.models.build import bound_prior, observed_columns, prepare
 from softmargin.models.random_effects.terms import Coded, coded
 from softmargin.models.reader import Reader, indicators
 from softmargin.posterior.variance_components import Components
+from softmargin.priors.composed.terms import Terms
 from softmargin.priors.ridge import Ridge
-from softmargin.priors.terms import Terms
 from softmargin.refusals import refused
 from softmargin.rows.elsewhere import Elsewhere
 from softmargin.rows.in_memory import Blocks

@@ -79,7 +79,7 @@ _PARTS = {
     "posterior.coefficients": ["DrawsPosterior", "GaussianPosterior", "PointPosterior", "_LeadingRoot"],
     "posterior.variance_components": ["Components"],
     "priors.bridge": ["Bridge"],
-    "priors.covariances": ["HalfTCovariance", "InverseWishart"],
+    "priors.composed.covariances": ["HalfTCovariance", "InverseWishart"],
     "priors.g_prior": ["GPrior"],
     "priors.group_lasso": ["GroupLasso"],
     "priors.horseshoe": ["Horseshoe"],

@@ -3,7 +3,8 @@
 from softmargin.core.capabilities import Parameters
 from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState
 from softmargin.priors.bridge import Bridge, Lasso
-from softmargin.priors.covariances import HalfTCovariance, InverseWishart
+from softmargin.priors.composed.covariances import HalfTCovariance, InverseWishart
+from softmargin.priors.composed.terms import TermPrior, Terms
 from softmargin.priors.group_lasso import GroupLasso
 from softmargin.priors.horseshoe import Horseshoe
 from softmargin.priors.laplace_zero import LaplaceZero
@@ -11,7 +12,6 @@ from softmargin.priors.ridge import Ridge
 from softmargin.priors.scaled import Centred, Scaled
 from softmargin.priors.scales import FixedScale, HalfCauchy, HalfT, InverseGamma
 from softmargin.priors.spike_slab import SpikeSlab
-from softmargin.priors.terms import TermPrior, Terms
 
 __all__ = [
     "Bridge",

@@ -12,7 +12,7 @@ from softmargin.engines.sampling.hmc.hmc import hmc
 from softmargin.engines.sampling.hmc.plan import AHEAD
 from softmargin.losses import EpsilonInsensitive, Logit
 from softmargin.priors import HalfT, Horseshoe, Lasso, Ridge
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
 from softmargin.unknowns.noise import Noise
 

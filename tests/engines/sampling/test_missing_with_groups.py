@@ -15,7 +15,7 @@ from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.loo.missing_cavity import missing_cavities
 from softmargin.priors import Ridge
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed.terms import TermPrior, Terms
 
 
 def twins():

@@ -20,8 +20,8 @@ from softmargin.designs.grouped import Grouped, GroupTerm
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.losses import Hinge
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
-from softmargin.priors.covariances import HalfTCovariance, InverseWishart
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed.covariances import HalfTCovariance, InverseWishart
+from softmargin.priors.composed.terms import TermPrior, Terms
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.streams import Streams
 from softmargin.solvers.arrowhead import Arrowhead

@@ -9,7 +9,7 @@ from engine_problems import build
 from softmargin.core.loop import run
 from softmargin.engines.selection.spike_slab import spike_slab
 from softmargin.priors import HalfT, Ridge, SpikeSlab
-from softmargin.priors.terms import TermPrior, Terms
+from softmargin.priors.composed.terms import TermPrior, Terms
 from softmargin.unknowns.term_scales import TermScales
 
 X = np.array([[0.9, 0.2], [1.2, -0.7], [-0.4, 0.8], [-1.1, -0.3], [0.3, 1.1], [-0.6, 0.5], [0.1, -1.2], [-0.2, -0.4]])

@@ -6,7 +6,7 @@ import pytest
 
 from softmargin import BayesianSVC, RandomEffect
 from softmargin.engines.vi.covariance_mixture import _differences, _from_logs, _log_volume, _to_logs
-from softmargin.priors.covariances import HalfTCovariance, InverseWishart
+from softmargin.priors.composed.covariances import HalfTCovariance, InverseWishart
 
 
 def covariance(s, seed=0):

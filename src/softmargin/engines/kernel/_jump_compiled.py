@@ -7,7 +7,7 @@ from typing import Any
 
 from softmargin.engines.kernel._jump_factors import back_solve, drop, extend, inner, log_death
 from softmargin.engines.products import matvec, rmatvec
-from softmargin.losses.normal import tail_draw
+from softmargin.losses.formulas.normal import tail_draw
 from softmargin.rows.compiled import njit
 
 __all__ = ["holmes_held", "jumps", "rates"]

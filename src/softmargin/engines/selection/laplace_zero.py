@@ -17,7 +17,7 @@ from softmargin.engines.sampling.moves.coefficients import spread_prior
 from softmargin.engines.sampling.moves.interweave import Interweave
 from softmargin.engines.sampling.moves.scale import ScaleMove
 from softmargin.engines.sampling.moves.unknowns import DrawUnknowns
-from softmargin.losses.normal import log_mills, tail_draw
+from softmargin.losses.formulas.normal import log_mills, tail_draw
 from softmargin.rows.compiled import njit
 from softmargin.rows.streams import Address, Purpose
 from softmargin.solvers.gaussian import Gaussian

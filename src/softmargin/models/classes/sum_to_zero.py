@@ -29,9 +29,9 @@ from softmargin.models.fitted import Linear
 from softmargin.models.prior_choice import always_mask
 from softmargin.models.random_effects.terms import coded
 from softmargin.models.two_class import Recipe
+from softmargin.priors.composed.terms import Terms
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.spike_slab import SpikeSlab
-from softmargin.priors.terms import Terms
 from softmargin.refusals import refused
 from softmargin.rows.in_memory import Blocks, one_blas_thread
 from softmargin.rows.streams import Streams

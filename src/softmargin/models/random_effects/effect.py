@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from softmargin.core.validation import plain_list
-from softmargin.priors.covariances import CovariancePrior
+from softmargin.priors.composed.covariances import CovariancePrior
 from softmargin.priors.scales import ScalePrior
 
 __all__ = ["RandomEffect", "Smooth"]

@@ -19,8 +19,8 @@ from softmargin.designs.standardize import Columns
 from softmargin.exceptions import DataWarning, warn_user
 from softmargin.models.random_effects.effect import RandomEffect, Smooth
 from softmargin.models.random_effects.labels import combined, flat, levels_of, positions
+from softmargin.priors.composed.terms import TermPrior
 from softmargin.priors.scales import ScalePrior
-from softmargin.priors.terms import TermPrior
 
 __all__ = ["GROUPS", "Coded", "Labelled", "coded", "effects_of", "separated", "warn_of_groups"]
 

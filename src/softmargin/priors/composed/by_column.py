@@ -11,8 +11,8 @@ import numpy as np
 
 from softmargin.core.array import Flags
 from softmargin.core.prior import Prior
+from softmargin.priors.composed.terms import BoundTerms, Part
 from softmargin.priors.scaled import Centred
-from softmargin.priors.terms import BoundTerms, Part
 from softmargin.refusals import refused
 
 __all__ = ["PriorByColumn"]

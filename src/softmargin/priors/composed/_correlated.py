@@ -12,7 +12,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.core.precision import Coupled
 from softmargin.core.prior import PriorBase, PriorMessage, PriorState
-from softmargin.priors.covariances import CovariancePrior, FixedCovariance
+from softmargin.priors.composed.covariances import CovariancePrior, FixedCovariance
 from softmargin.refusals import refused
 
 __all__ = ["BoundCovariance"]

@@ -12,8 +12,8 @@ import numpy as np
 from softmargin.core.array import Array, Flags
 from softmargin.core.precision import Coupled, Coupling
 from softmargin.core.prior import Prior, PriorBase, PriorMessage, PriorState
-from softmargin.priors._correlated import BoundCovariance
-from softmargin.priors.covariances import HalfTCovariance
+from softmargin.priors.composed._correlated import BoundCovariance
+from softmargin.priors.composed.covariances import HalfTCovariance
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import InverseGamma
 

@@ -1,0 +1,1 @@
+"""What several losses share: normal tails, averages by quadrature, Polya-gamma variates."""
