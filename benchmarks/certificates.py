@@ -5,7 +5,9 @@ the rank of every parameter among its posterior draws is uniform. That needs the
 responses. A likelihood that normalises (logit, probit, squared, epsilon-insensitive) gives it at once. The hinge does
 not normalise: with ``Z(f) = L(1, f) + L(-1, f)`` the joint density ``prior(theta) prod L(y_i, f_i)`` has the marginal
 ``prior(theta) prod Z(f_i)``. Z is at most ``1 + e^(-4c)``, so that parameters from the prior are accepted with
-probability ``prod Z(f_i) / (1 + e^(-4c))``, and responses are then drawn with ``L(y, f) / Z(f)``.
+probability ``prod Z(f_i) / (1 + e^(-4c))``, and responses are then drawn with ``L(y, f) / Z(f)``. A classifier needs
+both classes: where all responses are of one, parameters and responses are drawn again, which leaves the posterior given
+any other responses as it is.
 
 Each line has z-scores of the ranks' mean and spread and the p-value of a chi-square test of eight bins, for the
 parameter where it is smallest, multiplied by the number of parameters. The controls must fail: responses of other
@@ -19,7 +21,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +109,13 @@ CONTROLS = (CONTROL, Case("hinge", "Ridge(1)", "", "gibbs", wrong=True))
 
 @dataclass(frozen=True)
 class Problem:
-    """Parameters by name with the columns and predictors that they give."""
+    """Parameters by name with the columns, predictors and responses that they give."""
 
     truth: dict[str, float]
     columns: pd.DataFrame
     f: np.ndarray
     effects: Any = None
+    y: Any = None
 
 
 def ranks(case: Case, repetitions: int, first: int = 0) -> dict[str, np.ndarray]:
@@ -121,7 +124,7 @@ def ranks(case: Case, repetitions: int, first: int = 0) -> dict[str, np.ndarray]
     for seed in range(first, first + repetitions):
         rng = np.random.default_rng([seed, 77])
         given = _accepted(case, rng)
-        found.append(_rank(rng, given.truth, _draws(case, given, rng, seed)))
+        found.append(_rank(rng, given.truth, _draws(case, given, seed)))
     return {name: np.array([each[name] for each in found]) for name in found[0]}
 
 
@@ -129,12 +132,13 @@ def _accepted(case: Case, rng: np.random.Generator) -> Problem:
     """A problem from the prior; of the hinge, one that is accepted with the probability above."""
     while True:
         given = _problem(case, rng)
-        if case.likelihood != "hinge" or case.wrong:
-            return given
-        if np.log(rng.random()) < np.log(_hinge(given.f) + _hinge(-given.f)).sum() - len(given.f) * np.log1p(
-            np.exp(-4)
-        ):
-            return given
+        if case.likelihood == "hinge" and not case.wrong:
+            level = np.log(_hinge(given.f) + _hinge(-given.f)).sum() - len(given.f) * np.log1p(np.exp(-4))
+            if np.log(rng.random()) >= level:
+                continue
+        y = _responses(case, given.f, rng)
+        if len(np.unique(y)) > 1:
+            return replace(given, y=y)
 
 
 def _hinge(f: np.ndarray) -> np.ndarray:
@@ -170,22 +174,26 @@ def _noise(case: Case, rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(flat, BAND * rng.uniform(-1.0, 1.0, n), rng.choice([-1.0, 1.0], n) * tail)
 
 
-def _draws(case: Case, given: Problem, rng: np.random.Generator, seed: int) -> Any:
+def _responses(case: Case, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    if case.likelihood in ("squared", "epsilon-insensitive"):
+        return f + _noise(case, rng, len(f))
+    share = {"logit": expit, "probit": ndtr, "hinge": lambda f: _hinge(f) / (_hinge(f) + _hinge(-f))}[case.likelihood]
+    return (rng.random(len(f)) < share(f)).astype(int)
+
+
+def _draws(case: Case, given: Problem, seed: int) -> Any:
     run = {"fit_intercept": False, "standardize": False, "draws": DRAWS, "chains": 1, "random_state": seed}
     run |= {"warmup": 300, "thin": 6 if case.inference == "hmc" else 15, "random_effects": given.effects}
-    f, prior = given.f, PRIORS[case.prior][0]
+    prior = PRIORS[case.prior][0]
+    own: dict[str, Any] = {"likelihood": case.likelihood}
+    model: Any
     if case.likelihood in ("squared", "epsilon-insensitive"):
-        own: dict[str, Any] = {"likelihood": case.likelihood, "noise": NOISE}
-        own |= {} if case.likelihood == "squared" else {"epsilon": BAND}
-        model: Any = BayesianSVR(prior, case.inference, **own, **run).fit(given.columns, f + _noise(case, rng, len(f)))
-        return model.to_arviz().posterior
-    share = {"logit": expit, "probit": ndtr, "hinge": lambda f: _hinge(f) / (_hinge(f) + _hinge(-f))}[case.likelihood]
-    y = (rng.random(len(f)) < share(f)).astype(int)
-    own = {"learning_rate": 1.0} if case.likelihood == "hinge" else {}
-    if len(np.unique(y)) < 2:
-        y[0] = 1 - y[0]  # so rare that no rank shows it
-    model = BayesianSVC(prior, case.inference, likelihood=case.likelihood, **own, **run).fit(given.columns, y)
-    return model.to_arviz().posterior
+        own |= {"noise": NOISE} | ({} if case.likelihood == "squared" else {"epsilon": BAND})
+        model = BayesianSVR(prior, case.inference, **own, **run)
+    else:
+        own |= {"learning_rate": 1.0} if case.likelihood == "hinge" else {}
+        model = BayesianSVC(prior, case.inference, **own, **run)
+    return model.fit(given.columns, given.y).to_arviz().posterior
 
 
 def _rank(rng: np.random.Generator, truth: dict[str, float], posterior: Any) -> dict[str, float]:

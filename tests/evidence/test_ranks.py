@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("arviz")
 
-from benchmarks.certificates import CONTROLS, Case, judged, ranks
+from benchmarks.certificates import CASES, CONTROLS, Case, _accepted, judged, ranks
 
 SOME = (
     Case("hinge", "Ridge, learned scale", "", "gibbs"),
@@ -43,6 +43,13 @@ def test_ranks_of_other_models_are_not(control, repetitions):
     found = judged(ranks(control, repetitions))
     assert found["p"] < 1e-4
     assert max(found["mean"], found["spread"]) > 5
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.likelihood == "hinge" and case.unknown], ids=str)
+def test_responses_are_of_both_classes(case):
+    """Rows of few groups are often of one class, and a response that was changed would not be one of the model."""
+    for seed in range(60):
+        assert set(_accepted(case, np.random.default_rng(seed)).y) == {0, 1}
 
 
 def test_uniform_ranks_pass_and_shifted_ones_do_not():

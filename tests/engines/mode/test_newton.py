@@ -23,7 +23,7 @@ from softmargin.engines.mode.duality_gap import certify
 from softmargin.engines.mode.interior import InteriorPoint
 from softmargin.engines.mode.newton import Newton
 from softmargin.engines.vi.fixed_point import EM
-from softmargin.priors import HalfCauchy, InverseGamma, Ridge
+from softmargin.priors import HalfCauchy, InverseGamma, Lasso, Ridge
 
 VARIANCES = (0.05, 0.5, 5.0)
 
@@ -208,6 +208,15 @@ def test_finish_releases_wrongly_pinned_rows(pinned, seed):
     np.testing.assert_allclose(found.beta, point.beta, atol=1e-9)
     np.testing.assert_allclose(found.g, point.g, atol=1e-8)
     assert found.certificate.gap <= 1e-12
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("seed", [0, 5, 17, 35])
+def test_finish_solves_for_dependent_columns_under_a_lasso(seed):
+    """Nothing bends their coefficients, so the equations of the margin do not determine them."""
+    X = np.sign(np.random.default_rng(seed).standard_normal((6, 8)))
+    point, _ = mode(build(X, 2.0 * (np.arange(6) % 2) - 1.0, prior=Lasso(scale=1.0)))
+    assert point.certificate.gap <= 1e-10
 
 
 @pytest.mark.parametrize("forgotten", range(7))

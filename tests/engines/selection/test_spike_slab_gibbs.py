@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import betaln, expit, gammaln
 from stages import in_stages
 
+from softmargin import BayesianSVC
 from softmargin.core.loop import Outcome, run
 from softmargin.engines.selection import lines
 from softmargin.engines.selection._line_compiled import CELLS, approximation, draw_on_line, line_grid, value
@@ -449,6 +450,17 @@ def test_nothing_adapts_after_the_warmup():
         references.append(state[0].own["lines"].reference)
     assert len({id(reference) for reference in references[:26]}) > 4
     assert all(reference is references[25] for reference in references[25:])
+
+
+def test_inclusions_without_flips_are_those_of_the_draws():
+    """Births and deaths alone reach every model; no move of theirs evaluates the probability of a single column."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6))
+    y = X[:, 0] + 0.3 * rng.standard_normal(40) > 0.0
+    run = {"draws": 200, "warmup": 50, "chains": 2, "random_state": 0, "learning_rate": 1.0}
+    usual = BayesianSVC(SpikeSlab(0.3), "gibbs", **run).fit(X, y)
+    found = BayesianSVC(SpikeSlab(0.3), "gibbs", engine_options={"flips": 0, "births": 20}, **run).fit(X, y)
+    np.testing.assert_allclose(found.inclusion_, usual.inclusion_, atol=0.15)
 
 
 def test_all_columns_always_in_is_the_ridge():

@@ -80,9 +80,10 @@ def _solve(
     factor, pivots, singular = dgetrf(K)
     if singular or dgecon(factor, np.abs(K).sum(axis=0).max())[0] < _SINGULAR:
         # more rows on the margin than coefficients, or copies of one: Z beta + _SLACK g = 1 always has a solution, in
-        # which the multipliers of rows that cannot be on the margin together are far outside their box
+        # which the multipliers of rows that cannot be on the margin together are far outside their box; coefficients of
+        # dependent columns that nothing else bends need as much
         slack = K.copy()
-        slack[np.arange(p, p + m), np.arange(p, p + m)] = _SLACK
+        slack.flat[:: p + m + 1] += _SLACK
         factor, pivots, singular = dgetrf(slack)
     solution = dgetrs(factor, pivots, rhs)[0]
     for _ in range(2):  # iterative refinement; where the equations agree it takes the slack away

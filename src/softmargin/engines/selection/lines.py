@@ -138,6 +138,8 @@ class LineMoves(MoveBase):
                 if left:
                     packed, reference = pack(columns, reference, packed.place >= 0, D)
         rows, gamma = model.blocks.keep(predictors, beta)[0], packed.place >= 0
+        if not n_flips:  # the other moves evaluate no probabilities: being in or out stands for them
+            inclusion = gamma.astype(np.float64)
         chain = chain._replace(beta=beta, rows=rows, mean=beta, gamma=gamma, inclusion=inclusion)
         return chain.keeping(tally=tally._replace(**counts), lines=lines._replace(reference=reference))
 
