@@ -108,7 +108,7 @@ def selection_moves(quick: bool) -> Table:
     """Spike-and-slab with one kind of move left out at a time: flips at few columns, births and deaths at many."""
     few: dict[str, dict[str, Any]] = {
         "all moves": {},
-        "no flips": {"flips": 0},
+        "births and deaths in place of flips": {"flips": 0, "births": 16},
         "no swaps": {"swaps": 0},
         "no moves of the scale": {"scale_moves": False},
         "the printed scan": {"scan": "plain"},

@@ -190,7 +190,7 @@ def test_loss_objects_are_parameters_like_others():
 
 def test_losses_that_do_not_go_say_why():
     X, y = overlapping(40)
-    with pytest.raises(ValueError, match=r"unknown likelihood <class .*Hinge'>; choose one of 'hinge', 'squared"):
+    with pytest.raises(ValueError, match=r"likelihood=Hinge is a class; give an object of it, Hinge\(\)"):
         BayesianSVC(likelihood=Hinge).fit(X, y)
     with pytest.raises(ValueError, match=r"likelihood=SquaredHinge\(\) is no density of y .* Check have them"):
         BayesianSVR(likelihood=SquaredHinge()).fit(X, X[:, 0])

@@ -64,6 +64,7 @@ def _gradient(face: Callable[..., PriorMessage], k: int, *at: Array) -> Array:
 def _check_scale(prior: Prior, bound: PriorBase, beta: Array) -> None:
     """Everything that moves or fixes the scale; the free coefficient is at zero."""
     state, t, grow, rng = bound.start(), 0.7, math.exp(0.7), np.random.default_rng(0)
+    holds(prior, "the values of start() have a 'scale', which is recorded of every prior", "scale" in state.values)
     scale, density = state.values["scale"], bound.stretch(state)
     if bound.offers("logpdf"):
         here, along = bound.at_scale(scale), bound.along(state, beta)

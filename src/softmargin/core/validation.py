@@ -83,6 +83,8 @@ def has_probabilities(model: Any) -> bool:
 
 def check_choice(name: str, value: Any, known: tuple[str, ...] | list[str]) -> None:
     """Refuse a word that is not on the list."""
+    if isinstance(value, type):
+        raise ValueError(f"{name}={value.__name__} is a class; give an object of it, {value.__name__}().")
     if value not in known:
         raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(map(repr, known))}.")
 

@@ -228,7 +228,8 @@ def leave_one_out(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
     bent = np.where(point.active & (point.beta != 0.0), penalty.rate / np.maximum(np.abs(point.beta), 1e-12), 0.0)
     precision = penalty.precision + bent
     precision = np.maximum(precision, 1e-4 * float(precision.max()))
-    metric = np.where(point.active, 1.0 / np.sqrt(precision), 0.0)  # zero coefficients do not move
+    metric = np.zeros(len(precision))
+    metric[point.active] = 1.0 / np.sqrt(precision[point.active])  # zero coefficients do not move
     on_margin = np.zeros(0)
     if margin.any():
         rows = model.blocks.design.rows(np.flatnonzero(margin)) * metric
