@@ -154,3 +154,10 @@ def test_far_away():
     assert all(np.isfinite(face).all() for face in faces)
     np.testing.assert_allclose(Logit().loglik(y, c, f)[:2], f[:2])
     np.testing.assert_allclose(Logit().expect(y, c, f, 0 * c).w, 0.5 / np.abs(f))
+
+
+@pytest.mark.parametrize("weight", [0.4, 1.0, 30.0])
+def test_a_predictor_that_is_no_number_ends_a_draw(weight):
+    """By rejection it would go on for ever, and could not be interrupted."""
+    found = Logit().draw(np.random.default_rng(0), np.ones(2), np.full(2, weight), np.array([np.nan, 0.3]))
+    assert np.isnan(found.w[0]) and found.w[1] > 0.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from softmargin.core.move import MoveBase
 from softmargin.engines.kernel._jump_factors import back_solve
 from softmargin.engines.kernel.active_chain import ActiveChain, Law, factor
@@ -57,4 +59,7 @@ class BasisCoefficients(MoveBase):
         L, z = chain.law.L, chain.law.z
         x = z + random.rng.standard_normal(len(z))
         back_solve(L, len(z), x)
-        return chain._replace(x=x, shape=x[1:] @ chain.G[1:])
+        shape = x[1:] @ chain.G[1:]
+        if not np.isfinite(x[0] + shape).all():  # latents given such predictors could not be drawn
+            raise np.linalg.LinAlgError("the coefficients of the active rows were lost to rounding")
+        return chain._replace(x=x, shape=shape)

@@ -101,6 +101,8 @@ def polya_gamma(rng: Any, h: float, tilt: float) -> float:
     z, total = 0.5 * abs(tilt), 0.0
     if h <= 0.0:
         return 0.0
+    if math.isnan(z):  # no draw would ever be accepted
+        return z
     if z > _FAR:
         return 0.25 * _inverse_gaussian(rng, h / z, h * h)
     whole = int(h) if h <= _MANY else 0
