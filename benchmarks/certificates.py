@@ -233,7 +233,7 @@ def summary(results: list[tuple[Case, int, dict[str, float]]]) -> str:
         for case, n, found in results
     ]
     head = ["likelihood", "prior", "unknown", "inference", "oracle", "data sets"]
-    return common.markdown([*head, "largest |z|, mean", "largest |z|, spread", "p"], rows)
+    return common.markdown([*head, "largest z of a mean", "largest z of a spread", "p"], rows)
 
 
 def main() -> None:
