@@ -223,3 +223,16 @@ def test_some_rows_find_the_way_for_all(offset, monkeypatch):
     theta = np.array([np.log(found.a), found.b, np.log(found.lam)])
     gradient = _objective(theta, (y > 0).astype(float), f, v, weight)[1]
     assert np.abs(gradient[[0, 2]]).max() < 1e-4
+
+
+@pytest.mark.parametrize("free", [[0, 1, 2], [0, 2], [1]])
+def test_the_step_is_newtons_where_the_objective_is_convex_and_descends_elsewhere(free):
+    rng = np.random.default_rng(len(free))
+    for shift in (4.0, 0.0):
+        root, gradient = rng.standard_normal((3, 3)), rng.standard_normal(3)
+        hessian = root + root.T + shift * np.eye(3) + (root @ root.T if shift else 0.0)
+        step, block = link_module._direction(gradient, hessian, free), np.ix_(free, free)
+        if np.linalg.eigvalsh(hessian[block]).min() > 0.0:
+            np.testing.assert_allclose(step[free], -np.linalg.solve(hessian[block], gradient[free]), rtol=1e-10)
+        assert step @ gradient < 0.0
+        assert not np.delete(step, free).any()

@@ -254,3 +254,10 @@ def test_the_precision_falls_as_one_over_the_squares_however_large_these_are(df)
 def test_an_energy_without_bounds_is_said_to_be_one():
     with pytest.raises(FloatingPointError, match="not a finite number"):
         HalfT().expect_power(math.inf, 2.0, 1.0)
+
+
+@pytest.mark.parametrize("hyper", [HalfT(0.7, 3.0), HalfCauchy(2.0), InverseGamma(2.0, 0.5)])
+def test_densities_at_many_points_are_those_at_each(hyper):
+    points = np.linspace(-40.0, 40.0, 33)
+    points = points[points > -5.0] if isinstance(hyper, InverseGamma) else points  # its exponential overflows below
+    np.testing.assert_allclose(hyper.log_densities(points), [hyper.log_density(x) for x in points.tolist()], rtol=1e-13)

@@ -239,14 +239,15 @@ def _direction(gradient: Array, hessian: Array, free: list[int]) -> Array:
 def _objective(theta: Array, target: Any, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
     """Value, gradient and Hessian in (log a, b, log lam)."""
     value, gradient, hessian = 0.0, np.zeros(3), np.zeros((3, 3))
-    if isinstance(target, np.ndarray):
+    if isinstance(target, np.ndarray):  # few rows, in one piece
         value = _sums(theta[0], theta[1], theta[2], target, f, v, weight, gradient, hessian)
-    for at in () if isinstance(target, np.ndarray) else runs(len(f)):
-        parts = (np.ascontiguousarray(x[at]) for x in (target, f, v, weight))
-        g, h = np.zeros(3), np.zeros((3, 3))
-        value += _sums(theta[0], theta[1], theta[2], *parts, g, h)
-        gradient += g
-        hessian += h
+    else:
+        for at in runs(len(f)):
+            parts = (np.ascontiguousarray(x[at]) for x in (target, f, v, weight))
+            g, h = np.zeros(3), np.zeros((3, 3))
+            value += _sums(theta[0], theta[1], theta[2], *parts, g, h)
+            gradient += g
+            hessian += h
     gradient[2] += theta[2]
     hessian[2, 2] += 1.0
     return value + 0.5 * theta[2] ** 2, gradient, hessian
