@@ -264,13 +264,14 @@ def test_a_fold_is_refitted_once_for_the_rate_and_for_the_link(monkeypatch):
     """Rows and columns for which a higher rate is taken and left-out predictors of the closed form are not trusted."""
     made, fitted = [], choosing.fit_vb
     monkeypatch.setattr(choosing, "fit_vb", lambda model, *a, **k: made.append(len(model.y)) or fitted(model, *a, **k))
-    rng = np.random.default_rng(3)
-    X = rng.standard_normal((220, 40))
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((220, 60))
     y = (X[:, :5].sum(axis=1) > 0).astype(int)
     model = BayesianSVC().fit(X, y)
     folds = (model.choices_["method"] == "folds").sum()
-    assert folds >= 2 and model.loo_.method == "refits of 5 folds"
-    assert sum(n < 220 for n in made) == 5 * folds
+    assert folds >= 2 and model.learning_rate_ > 0.25 and model.loo_.method == "refits of 5 folds"
+    number = sum(n < 220 for n in made)
+    assert 5 * folds - 2 <= number <= 5 * folds, "only those of the rate that is refused may end early"
 
 
 @pytest.mark.parametrize("rare", [1, 3, 10])

@@ -25,7 +25,7 @@ class Made:
         scale = self.scales.get(candidate, 1.0)
         return None if scale < least else Trial(self.objectives.get(candidate, 1.0), 0.1, scale, candidate)
 
-    def refits(self, candidate, trial):
+    def refits(self, candidate, trial, rival=None):
         level = self.gains.get(candidate, 0.0)
         if level is None:
             return None
@@ -190,3 +190,32 @@ def test_a_row_that_counts_three_times_is_dealt_out_as_three_copies(together):
 def test_a_class_of_one_row_has_no_folds():
     nothing = refitted(np.array([0, 0, 0, 1]), np.arange(4.0), np.ones(4), 5, lambda train, test: np.zeros(1))
     assert nothing is None
+
+
+@pytest.mark.parametrize(("better", "folds"), [(-0.1, 3), (0.1, 5)])
+def test_refits_end_early_only_where_most_folds_prefer_the_rival(better, folds):
+    label, asked = np.arange(100) % 2, []
+
+    def value(train, test):
+        asked.append(test.rows)
+        return np.full(len(test.rows), 0.5 - better)
+
+    def rivals(train, test):
+        return np.full(len(test.rows), 0.5)
+
+    rival = refitted(label, np.arange(100.0), np.ones(100), 5, rivals)
+    found = refitted(label, np.arange(100.0), np.ones(100), 5, value, rival=rival)
+    assert len(asked) == folds
+    np.testing.assert_array_equal(found.rows, np.concatenate(asked))
+    np.testing.assert_array_equal(found.rows, rival.rows[: len(found.rows)])
+
+
+def test_a_rate_whose_refits_ended_early_is_not_taken():
+    class Ended(Made):
+        def refits(self, candidate, trial, rival=None):
+            found = super().refits(candidate, trial)
+            return found if rival is None else Refits(*(part[:240] for part in found))
+
+    objectives = {TILTED: 0.6, PLAIN: 0.65, NEXT: 0.5}
+    assert choose(Made(objectives, {NEXT: 0.1}), Rules()).candidate == NEXT
+    assert choose(Ended(objectives, {NEXT: 0.1}), Rules()).candidate == TILTED

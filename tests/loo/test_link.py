@@ -62,9 +62,9 @@ def test_gradient_and_hessian(predictors, theta, targets):
     y, *rest = predictors
     target = np.where(y > 0, targets[1], targets[0])
     x, h = np.array(theta), 1e-5
-    _, gradient, hessian = _objective(x, target, *rest)
+    _, gradient, hessian = map(np.array, _objective(x, target, *rest))
     for j, step in enumerate(h * np.eye(3)):
-        up, down = _objective(x + step, target, *rest), _objective(x - step, target, *rest)
+        up, down = (tuple(map(np.array, _objective(at, target, *rest))) for at in (x + step, x - step))
         assert gradient[j] == pytest.approx((up[0] - down[0]) / (2 * h), rel=1e-6, abs=1e-5)
         np.testing.assert_allclose(hessian[j], (up[1] - down[1]) / (2 * h), rtol=1e-6, atol=1e-5)
     np.testing.assert_allclose(hessian, hessian.T)
@@ -221,7 +221,7 @@ def test_some_rows_find_the_way_for_all(offset, monkeypatch):
     found = fit_link(y, f, v, weight, 0.1, offset=offset)
     np.testing.assert_allclose((found.a, found.b, found.lam), (plain.a, plain.b, plain.lam), rtol=1e-6, atol=1e-8)
     theta = np.array([np.log(found.a), found.b, np.log(found.lam)])
-    gradient = _objective(theta, (y > 0).astype(float), f, v, weight)[1]
+    gradient = np.array(_objective(theta, (y > 0).astype(float), f, v, weight)[1])
     assert np.abs(gradient[[0, 2]]).max() < 1e-4
 
 
@@ -231,7 +231,8 @@ def test_the_step_is_newtons_where_the_objective_is_convex_and_descends_elsewher
     for shift in (4.0, 0.0):
         root, gradient = rng.standard_normal((3, 3)), rng.standard_normal(3)
         hessian = root + root.T + shift * np.eye(3) + (root @ root.T if shift else 0.0)
-        step, block = link_module._direction(gradient, hessian, free), np.ix_(free, free)
+        step = np.array(link_module._direction(gradient.tolist(), hessian.tolist(), free))
+        block = np.ix_(free, free)
         if np.linalg.eigvalsh(hessian[block]).min() > 0.0:
             np.testing.assert_allclose(step[free], -np.linalg.solve(hessian[block], gradient[free]), rtol=1e-10)
         assert step @ gradient < 0.0

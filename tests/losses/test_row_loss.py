@@ -243,3 +243,19 @@ Hinge().gaussian(one, one, one, one)
 print(cell.cell_contents.made[1].stats.cache_hits.total())
 """
     assert process(tmp_path, "-c", code) == ["1"]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_multiples_of_predictors_in_one_loop_are_those_one_by_one(name, fixed):
+    loss, responses = LOSSES[name].loss, LOSSES[name].responses
+    rng = np.random.default_rng(0)
+    y, c = np.resize(responses, 40), np.resize([1.0, 2.0], 40)
+    along, rest = rng.standard_normal(40), [rng.standard_normal(40)] if fixed else []
+    factors = [0.3, 1.0, 2.7, 0.0]
+    found = loss.loglik_along(y, c, factors, along, *rest)
+    for factor, values in zip(factors, found, strict=True):
+        f = factor * along + (rest[0] if fixed else 0.0)
+        np.testing.assert_allclose(values, loss.loglik(y, c, f), rtol=1e-13, atol=1e-14)
+    strided = loss.loglik_along(y, c, factors, np.repeat(along, 2)[::2], *rest)  # not as the loop wants it
+    np.testing.assert_allclose(np.array(strided), np.array(found), rtol=1e-13, atol=1e-14)

@@ -90,6 +90,10 @@ class Loss(Part, Parameters):
     def band(self) -> float | None:
         return None
 
+    def loglik_along(self, y: Array, c: Array, factors: Any, along: Array, *fixed: Array) -> Any:
+        """``loglik`` at each of some multiples of predictors, to which others may be added: one vector per multiple."""
+        return [self.loglik(y, c, sum(fixed, g * along)) for g in factors]
+
     @optional
     def pieces(self, y: Array, c: Array) -> Pieces:
         """The loss as a sum of hinges of slope 2."""

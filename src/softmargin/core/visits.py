@@ -175,17 +175,13 @@ def likelihood(block: Any, loss: Any, kept: One) -> Any:
 def likelihood_along(block: Any, small: tuple[Any, list[float]], along: One, *fixed: One) -> Any:
     """Sum the log likelihood at each of some multiples of predictors, to which others may be added."""
     loss, factors = small
-    return (block.sums(*(loss.loglik(block.y, block.weight, _at(g, along, fixed)) for g in factors)),)
+    return (block.sums(*loss.loglik_along(block.y, block.weight, factors, along.f, *[each.f for each in fixed])),)
 
 
 def stretched(block: Any, factor: float, along: One, *fixed: One) -> Any:
     """Keep a multiple of predictors, to which others may be added."""
-    return One(_at(factor, along, fixed)), ()
-
-
-def _at(factor: float, along: One, fixed: tuple[One, ...]) -> Array:
     f = factor * along.f
-    return f + fixed[0].f if fixed else f
+    return One(f + fixed[0].f if fixed else f), ()
 
 
 def less(block: Any, small: None, whole: One, part: One) -> Any:

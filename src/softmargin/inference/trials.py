@@ -52,6 +52,7 @@ __all__ = [
     "two_classes",
 ]
 
+_FARTHEST = 16.0  # factor between starts at two rates beyond which a precision says nothing of the other
 _LEAST = 1e-15  # probability below which a loss is not told apart
 
 
@@ -100,10 +101,10 @@ class Trials:
             raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
         return Trial(fit.loo.objective, fit.loo.max_kv, fit.scale, fit)
 
-    def refits(self, candidate: Candidate, trial: Trial) -> Refits | None:
-        """Log loss of every row under a fit, link included, without its fold."""
+    def refits(self, candidate: Candidate, trial: Trial, rival: Refits | None = None) -> Refits | None:
+        """Log loss of every row under a fit, link included, without its fold; see ``refitted``."""
         loss = partial(self.loss, candidate, trial.fit)
-        return refitted(self.label, self.order, self.count, self.rules.folds, loss)
+        return refitted(self.label, self.order, self.count, self.rules.folds, loss, rival=rival)
 
 
 class Decision(NamedTuple):
@@ -214,10 +215,10 @@ def quick_fit(
 
 
 def finished(model: Model, settings: Settings, fit: Fit) -> Fit:
-    """A quick fit of a model run on to the tolerance asked for."""
+    """A quick fit of a model run on to the tolerance asked for; what it says of rows left out is found at the end."""
     if fit.outcome.interrupted:
         return fit
-    done: Fit = fit_vb(model, replace(settings, options={}, callback=None), start=fit.vi)
+    done: Fit = fit_vb(model, replace(settings, options={}, callback=None), start=fit.vi, held=False)
     done.outcome.n_iter += fit.outcome.n_iter
     done.outcome.trace[:0] = fit.outcome.trace
     return done
@@ -233,6 +234,27 @@ def loss_of(p: Array, label: Any) -> Array:
     return -np.log(np.maximum(p[np.arange(len(label)), label], _LEAST))
 
 
+class _Fold(NamedTuple):
+    """A fit without a fold of the rows, and the one of all rows at the same rate."""
+
+    candidate: Candidate
+    whole: VIState
+    ku: Array
+    Du: Array
+    mean: Array
+
+    def moved_to(self, new: VIState, index: Any) -> tuple[Array, Array, Array]:
+        """A start for the fit without that fold at another rate: changed as the fit of all rows is."""
+        old, mean = self.whole, self.mean + new.q.mean - self.whole.q.mean
+        return self.ku * _ratio(new.ku, old.ku)[index], self.Du * _ratio(new.Du, old.Du), mean
+
+
+def _ratio(new: Array, old: Array) -> Array:
+    """What an element is multiplied by, as far as a start should go."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.clip(np.nan_to_num(new / old, nan=1.0), 1.0 / _FARTHEST, _FARTHEST)
+
+
 @dataclass(frozen=True, eq=False)
 class Apart:
     """Quick fits of a problem without some of its rows, each made once."""
@@ -240,18 +262,23 @@ class Apart:
     model: Model
     settings: Settings
     found: dict[Any, tuple[Array, Array, Any]] = field(default_factory=dict)
+    latest: dict[Any, _Fold] = field(default_factory=dict)  # the last fit without the same rows
 
     def moments(self, candidate: Candidate, whole: VIState, train: Part, test: Part) -> tuple[Array, Array, Any]:
         """Mean and variance of the predictors of ``test`` rows under a fit of the ``train`` rows, and its link.
 
         ``whole`` is the candidate's fit of all rows.
         """
-        key = (candidate, test.rows.tobytes(), test.share.tobytes())
-        if key not in self.found:
-            self.found[key] = self._fitted(candidate, whole, train, test)
-        return self.found[key]
+        rows = (test.rows.tobytes(), test.share.tobytes())
+        if (candidate, *rows) not in self.found:
+            fit = self._fitted(candidate, whole, train, self.latest.get(rows))
+            assert fit.vi is not None
+            self.latest[rows] = _Fold(candidate, whole, fit.vi.ku, fit.vi.Du, fit.vi.q.mean)
+            f, v = picked(self.model, test.rows).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
+            self.found[(candidate, *rows)] = f, v, fit.loo.link
+        return self.found[(candidate, *rows)]
 
-    def _fitted(self, candidate: Candidate, whole: VIState, train: Part, test: Part) -> tuple[Array, Array, Any]:
+    def _fitted(self, candidate: Candidate, whole: VIState, train: Part, latest: _Fold | None) -> Fit:
         readout: Any = self.settings.readout
         index, share = train
         part = np.minimum(1.0, readout.part[index] / share)  # of what is left of a row's observations, one
@@ -260,13 +287,15 @@ class Apart:
         some = some.with_weight(some.c * share)
         own, quick = at_candidate(some, _quiet(replace(self.settings, readout=readout)), candidate)
         start = None
-        if isinstance(whole.q.root, np.ndarray):  # from the fit of all rows, which is near
-            start = GaussianVI().at(own, whole.ku[index] * share, whole.Du, whole.q.mean)
-        fit = fit_vb(own, quick, start=start)
+        if isinstance(whole.q.root, np.ndarray):
+            if latest is not None and latest.candidate.tilt == candidate.tilt:
+                start = GaussianVI().at(own, *latest.moved_to(whole, index))
+            else:  # from the fit of all rows, which is near
+                start = GaussianVI().at(own, whole.ku[index] * share, whole.Du, whole.q.mean)
+        fit: Fit = fit_vb(own, quick, start=start)
         if fit.outcome.interrupted:
             raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
-        f, v = picked(self.model, test.rows).blocks.moments(fit.vi.q.mean, fit.vi.q.root)
-        return f, v, fit.loo.link
+        return fit
 
     def loss(self, candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
         """Log losses of the rows ``test`` under a fit of the rows ``train``, link included."""

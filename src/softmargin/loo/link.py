@@ -15,9 +15,10 @@ from softmargin.rows.totals import runs, totals_of
 
 __all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity", "taken_out"]
 
+Numbers = list[float]  # one for each of (log a, b, log lam)
 _KAPPA = math.pi / 8.0
-_LOWER = np.array([-6.0, -20.0, -5.0])  # log a, b, log lam
-_UPPER = np.array([6.0, 20.0, 5.0])
+_LOWER = (-6.0, -20.0, -5.0)  # log a, b, log lam
+_UPPER = (6.0, 20.0, 5.0)
 _LARGEST = 0.999
 _ENOUGH = 50_000  # rows that find the way to the minimum
 _AT_ONCE = 2048  # rows that are summed in one piece, of which all vectors are made
@@ -128,13 +129,13 @@ def fit_link(
     total, positive = totals_of(len(y), lambda at: [weight[at], (weight[at], y[at] > 0)]).tolist()
     targets = (1.0 / (total - positive + 2.0), (positive + 1.0) / (positive + 2.0)) if smooth else (0.0, 1.0)
     rows = _Rows(_Targets(y, *targets), f, v, weight)
-    free, start = offset and worth <= 0.0, np.array([0.3, 0.0, 0.0])
-    theta, value = _minimised(start, np.array([True, free, True]), rows, tol)
+    free, start = offset and worth <= 0.0, [0.3, 0.0, 0.0]
+    theta, value = _minimised(start, [True, free, True], rows, tol)
     if offset and not free:
-        moved, lower = _minimised(theta, np.array([True, True, True]), rows, tol)
+        moved, lower = _minimised(theta, [True, True, True], rows, tol)
         if lower < value - worth:
             theta, value = moved, lower
-    a, b, lam = math.exp(theta[0]), float(theta[1]), math.exp(theta[2])
+    a, b, lam = math.exp(theta[0]), theta[1], math.exp(theta[2])
     link = Link(a, b, lam)
 
     def losses(at: slice) -> list[Any]:
@@ -172,7 +173,7 @@ class _Rows(NamedTuple):
         return _Rows(self.target[some], f, v, every * self.weight[some])
 
 
-def _minimised(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Array, float]:
+def _minimised(theta: Numbers, moving: list[bool], rows: _Rows, tol: float) -> tuple[Numbers, float]:
     """The minimum; with very many rows some of them find the way to it."""
     every = len(rows.f) // _ENOUGH
     if len(rows.f) <= _AT_ONCE:
@@ -182,48 +183,65 @@ def _minimised(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Arra
     return _minimise(theta, moving, rows, tol)
 
 
-def _minimise(theta: Array, moving: Any, rows: _Rows, tol: float) -> tuple[Array, float]:
-    """Projected Newton steps in the coordinates that are ``moving``."""
+def _minimise(theta: Numbers, moving: list[bool], rows: _Rows, tol: float) -> tuple[Numbers, float]:
+    """Projected Newton steps in the coordinates that are ``moving``.
+
+    In plain numbers: calls for arrays of three would take longer than the rows of a small fit.
+    """
     value, gradient, hessian = _objective(theta, *rows)
     for _ in range(100):
-        blocked = ((theta <= _LOWER) & (gradient > 0.0)) | ((theta >= _UPPER) & (gradient < 0.0)) | ~moving
-        free = np.flatnonzero(~blocked)
-        if not len(free) or np.abs(gradient[free]).max() <= tol * (1.0 + abs(value)):
+        free = [
+            i
+            for i in range(3)
+            if moving[i]
+            and not (theta[i] <= _LOWER[i] and gradient[i] > 0.0)
+            and not (theta[i] >= _UPPER[i] and gradient[i] < 0.0)
+        ]
+        if not free or max(abs(gradient[i]) for i in free) <= tol * (1.0 + abs(value)):
             break
-        step = _direction(gradient, hessian, free.tolist())
-        step *= min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
-        if -float(gradient @ step) <= 1e-15 * math.sqrt(len(rows.f)) * (1.0 + abs(value)):
+        step = _direction(gradient, hessian, free)
+        shorter = min(1.0, 3.0 / max(max(map(abs, step)), 1e-300))
+        step = [shorter * each for each in step]
+        if -_product(gradient, step) <= 1e-15 * math.sqrt(len(rows.f)) * (1.0 + abs(value)):
             # what is left to gain is lost in the rounding of the sum, while the step is still right
-            theta = np.clip(theta + step, _LOWER, _UPPER)
+            theta = _moved(theta, 1.0, step)
             return theta, _objective(theta, *rows)[0]
         length = 1.0
         for _ in range(30):
-            trial = np.clip(theta + length * step, _LOWER, _UPPER)
+            trial = _moved(theta, length, step)
+            change = [new - old for new, old in zip(trial, theta, strict=True)]
             new = _objective(trial, *rows)
-            if new[0] <= value + 1e-4 * float(gradient @ (trial - theta)):
+            if new[0] <= value + 1e-4 * _product(gradient, change):
                 break
             length *= 0.5
         else:
             break
-        change, theta = float(np.abs(trial - theta).max()), trial
-        value, gradient, hessian = new
-        if change <= 1e-2 * tol:
+        theta, (value, gradient, hessian) = trial, new
+        if max(map(abs, change)) <= 1e-2 * tol:
             break
     return theta, value
 
 
-def _direction(gradient: Array, hessian: Array, free: list[int]) -> Array:
-    """Newton's step in the free coordinates, a descent direction even where the objective is not convex.
+def _product(x: Numbers, y: Numbers) -> float:
+    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
 
-    By elimination in plain numbers, because calls of the linear algebra would take longer than the rows of a small fit.
-    """
-    H, g = hessian.tolist(), gradient.tolist()
-    step, least = np.zeros(3), 1e-10 * (1.0 + max(abs(H[i][i]) for i in free))
+
+def _moved(theta: Numbers, length: float, step: Numbers) -> Numbers:
+    """A step, ended at the sides of the box."""
+    return [min(max(theta[i] + length * step[i], _LOWER[i]), _UPPER[i]) for i in range(3)]
+
+
+def _direction(gradient: Numbers, hessian: list[Numbers], free: list[int]) -> Numbers:
+    """Newton's step in the free coordinates by elimination, a descent direction even where it is not convex."""
+    H, g = [list(row) for row in hessian], list(gradient)
+    step, least = [0.0, 0.0, 0.0], 1e-10 * (1.0 + max(abs(H[i][i]) for i in free))
     for k, i in enumerate(free):
         if H[i][i] <= least:  # not convex
-            values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+            values, vectors = np.linalg.eigh(np.array(hessian)[np.ix_(free, free)])
             values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
-            step[free] = -vectors @ ((vectors.T @ gradient[free]) / values)
+            down = -vectors @ ((vectors.T @ np.array(gradient)[free]) / values)
+            for j, each in zip(free, down.tolist(), strict=True):
+                step[j] = each
             return step
         for j in free[k + 1 :]:
             share = H[j][i] / H[i][i]
@@ -236,28 +254,22 @@ def _direction(gradient: Array, hessian: Array, free: list[int]) -> Array:
     return step
 
 
-def _objective(theta: Array, target: Any, f: Array, v: Array, weight: Array) -> tuple[float, Array, Array]:
+def _objective(theta: Numbers, target: Any, f: Array, v: Array, weight: Array) -> tuple[float, Numbers, list[Numbers]]:
     """Value, gradient and Hessian in (log a, b, log lam)."""
-    value, gradient, hessian = 0.0, np.zeros(3), np.zeros((3, 3))
+    log_a, b, log_lam = theta
     if isinstance(target, np.ndarray):  # few rows, in one piece
-        value = _sums(theta[0], theta[1], theta[2], target, f, v, weight, gradient, hessian)
+        found = _sums(log_a, b, log_lam, target, f, v, weight)
     else:
-        for at in runs(len(f)):
-            parts = (np.ascontiguousarray(x[at]) for x in (target, f, v, weight))
-            g, h = np.zeros(3), np.zeros((3, 3))
-            value += _sums(theta[0], theta[1], theta[2], *parts, g, h)
-            gradient += g
-            hessian += h
-    gradient[2] += theta[2]
-    hessian[2, 2] += 1.0
-    return value + 0.5 * theta[2] ** 2, gradient, hessian
+        pieces = (tuple(np.ascontiguousarray(x[at]) for x in (target, f, v, weight)) for at in runs(len(f)))
+        found = tuple(map(sum, zip(*(_sums(log_a, b, log_lam, *piece) for piece in pieces), strict=True)))
+    value, g0, g1, g2, h00, h01, h02, h11, h12, h22 = found
+    hessian = [[h00, h01, h02], [h01, h11, h12], [h02, h12, h22 + 1.0]]
+    return value + 0.5 * log_lam**2, [g0, g1, g2 + log_lam], hessian
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sums(
-    log_a: float, b: float, log_lam: float, target: Any, f: Any, v: Any, weight: Any, gradient: Any, hessian: Any
-) -> float:
-    """Sums over rows of ``w [log(1 + e^eta) - t eta]`` and its derivatives."""
+def _sums(log_a: float, b: float, log_lam: float, target: Any, f: Any, v: Any, weight: Any) -> tuple[float, ...]:
+    """Sums over rows of ``w [log(1 + e^eta) - t eta]``, its gradient, and its Hessian above the diagonal."""
     a, lam = math.exp(log_a), math.exp(log_lam)
     total, g0, g1, g2 = 0.0, 0.0, 0.0, 0.0
     h00, h01, h02, h11, h12, h22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -289,9 +301,4 @@ def _sums(
         h11 += second
         h12 += second * d2
         h22 += second * d2 * d2 + first * (-0.5 * d2 * share - 0.5 * bend)
-    gradient[0], gradient[1], gradient[2] = g0, g1, g2
-    hessian[0, 0], hessian[1, 1], hessian[2, 2] = h00, h11, h22
-    hessian[0, 1] = hessian[1, 0] = h01
-    hessian[0, 2] = hessian[2, 0] = h02
-    hessian[1, 2] = hessian[2, 1] = h12
-    return total
+    return total, g0, g1, g2, h00, h01, h02, h11, h12, h22

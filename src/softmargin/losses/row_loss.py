@@ -14,7 +14,7 @@ from softmargin.core.array import Array
 from softmargin.core.loss import Loss, Message, Rows
 from softmargin.losses.formulas.averages import average_formula, average_loop, derivative_loop
 from softmargin.refusals import refused
-from softmargin.rows.loops import RowFormula, arguments_of, at_row, elsewhere, row_loop
+from softmargin.rows.loops import RowFormula, arguments_of, at_row, elsewhere, multiples_loop, row_loop
 
 __all__ = ["RowLoss", "check_whole_weights"]
 
@@ -27,6 +27,7 @@ _RECORDS: dict[str, tuple[Any, int]] = {  # what a face returns, and of how many
     "draw": (Rows, 2),
 }
 _FLOAT = np.dtype(np.float64)
+_NONE = np.zeros(0)
 _PER_ROW = ("y", "c", "f", "v")
 _RANDOM: dict[str, str] = {"normal": "standard_normal", "uniform": "random"}  # methods of a generator
 
@@ -96,6 +97,10 @@ class RowLoss(Loss):
                 formula = partial(_formula, f"{cls.__qualname__}.{name}", name, own, results)
                 face = _Face(build, record, results, formula)
                 setattr(cls, name, _draws(face) if name == "draw" else _averages(face))
+                if name == "loglik":
+                    cls.loglik_along = _multiples(face)  # type: ignore[method-assign]
+            elif name == "loglik" and name in cls.__dict__:  # written for arrays
+                cls.loglik_along = Loss.loglik_along  # type: ignore[method-assign]
 
 
 def _builder(label: str, name: str, own: dict[str, Any], results: int) -> Callable[[], Any] | None:
@@ -144,6 +149,7 @@ class _Face:
     def __init__(self, build: Callable[[], Any], record: Any, results: int, formula: Callable[[], Any]) -> None:
         self.build, self.record, self.results, self.formula = build, record, results, formula
         self.made: tuple[list[Any], Any] | None = None
+        self.along: tuple[list[Any], Any] | None = None
         self.kernel: RowFormula | None = None  # the formula, where others have asked for it
 
     def __reduce__(self) -> Any:
@@ -159,17 +165,33 @@ class _Face:
     def __call__(self, loss: Any, rng: Any, *rows: Any) -> Any:
         take, loop = self.made or self._make()
         shape = np.shape(rows[2])
-        for each in rows:
-            plain = type(each) is np.ndarray and each.dtype is _FLOAT and each.flags.c_contiguous
-            if not plain or each.shape != shape or len(shape) != 1:
-                if (runner := elsewhere(rows)) is not None:
-                    return self._elsewhere(runner, loss, rng, rows)
-                rows, shape = _flat(rows)
-                break
+        if not _plain(rows):
+            if (runner := elsewhere(rows)) is not None:
+                return self._elsewhere(runner, loss, rng, rows)
+            rows, shape = _flat(rows)
         size = len(rows[2])
         out = [np.empty(size) for _ in range(self.results)]
         loop(*[rows[at] if type(at) is int else at(loss, rng, size) for at in take], *out)
         return self.record(*(out if len(shape) == 1 else [each.reshape(shape) for each in out]))
+
+    def multiples(self, loss: Any, y: Any, c: Any, factors: Any, along: Any, *fixed: Any) -> Any:
+        """The answers at multiples of predictors, to which others may be added: a matrix of one row per multiple."""
+        if not _plain((y, c, along, *fixed)):
+            return Loss.loglik_along(loss, y, c, factors, along, *fixed)
+        if self.along is None:
+            with self._lock:
+                self.along = self.along or self._make_along()
+        take, loop = self.along
+        rows, size = (y, c), len(along)
+        out = np.empty((len(factors), size))
+        given = [rows[at] if type(at) is int else at(loss, None, size) for at in take]
+        loop(*given, along, fixed[0] if fixed else _NONE, np.array(factors, dtype=float), out)
+        return out
+
+    def _make_along(self) -> tuple[list[Any], Any]:
+        formula: Any = self.formula()
+        names = [name for name in formula.names if name != "f"]
+        return [_PER_ROW.index(name) if name in _PER_ROW else _other(name) for name in names], multiples_loop(formula)
 
     def _elsewhere(self, runner: Any, loss: Any, rng: Any, rows: Any) -> Any:
         """The answer of rows that are on a device."""
@@ -197,6 +219,19 @@ def _other(name: str) -> Callable[[Any, Any, int], Any]:
     return lambda loss, rng, size: float(field(loss))
 
 
+def _plain(rows: Any) -> bool:
+    """Whether the loops take the rows as they are: flat arrays of doubles, of one length."""
+    shape = np.shape(rows[0])
+    if len(shape) != 1:
+        return False
+    for each in rows:
+        if type(each) is not np.ndarray or each.dtype is not _FLOAT or each.shape != shape:
+            return False
+        if not each.flags.c_contiguous:
+            return False
+    return True
+
+
 def _flat(rows: Any) -> tuple[Any, tuple[int, ...]]:
     """Numbers of any kind and shape as flat arrays of one length, and the shape that they have together."""
     rows = np.broadcast_arrays(*[np.asarray(each, dtype=np.float64) for each in rows])
@@ -207,6 +242,10 @@ def _averages(face: _Face) -> Callable[..., Any]:
     if face.record is Message:
         return lambda self, y, c, f, v: face(self, None, y, c, f, v)
     return lambda self, y, c, f: face(self, None, y, c, f)
+
+
+def _multiples(face: _Face) -> Callable[..., Any]:
+    return lambda self, y, c, factors, along, *fixed: face.multiples(self, y, c, factors, along, *fixed)
 
 
 def _draws(face: _Face) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
+from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.exceptions import ModelWarning, warn_user
 from softmargin.inference.choices import entropy, mean_and_error
 from softmargin.inference.deferred import Deferred
@@ -40,7 +41,8 @@ def compared_with_logit(model: Model, settings: Settings, weight: Array, fit: Fi
     if not score > _OPEN * entropy(label, weight):
         return ""
     quiet = settings.aside(readout=settings.readout.quick(), max_iter=_STEPS, tol=_ROUGH)
-    other = fit_vb(replace(model, loss=Logit()).with_weight(weight), quiet)
+    logit = replace(model, loss=Logit()).with_weight(weight)
+    other = fit_vb(logit, quiet, start=_started(logit, weight, fit))
     if other.outcome.interrupted:  # Ctrl-C is not lost: the fit before it is kept, and says that it was stopped
         fit.outcome.interrupted = True
     if not other.loo.max_kv <= _TRUSTED or other.outcome.interrupted:
@@ -53,6 +55,15 @@ def compared_with_logit(model: Model, settings: Settings, weight: Array, fit: Fi
         f"the hinge is flat here, since too few rows reach its margin: left-out rows are predicted better by "
         f"likelihood='logit' (log loss {other.loo.score:.3f} against {score:.3f}); use it, or class_weight='balanced'."
     )
+
+
+def _started(logit: Model, weight: Array, fit: Fit) -> VIState | None:
+    """A start for the logistic fit: the coefficients of the hinge in units of the logit, which its link knows."""
+    vi, a = fit.vi, fit.loo.a
+    if vi is None or not isinstance(vi.q.root, np.ndarray):
+        return None
+    p = fit.loo.link.probability(vi.f, vi.v)
+    return GaussianVI().at(logit, weight * p * (1.0 - p), vi.Du / a**2, a * vi.q.mean)
 
 
 def _losses(held: Any, label: Any) -> Array:

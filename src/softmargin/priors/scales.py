@@ -149,6 +149,11 @@ class HalfT(ScalePrior):
         own = math.lgamma(0.5 * (self.df + 1.0)) - math.lgamma(0.5 * self.df)
         return math.log(2.0) + own - 0.5 * math.log(self.df * math.pi)
 
+    @cached_property
+    def _tail(self) -> float:
+        """The log nu around which its tail begins."""
+        return math.log(self.scale) + 0.5 * math.log(self.df)
+
     def expect(self, E: float, r: float) -> tuple[float, float]:
         df, q, e = self.df, self.scale**-2, max(0.5 * E, 1e-300)
         shape, other = 0.5 * (r + df), 0.5 * (df + 1.0)
@@ -166,7 +171,7 @@ class HalfT(ScalePrior):
 
     def log_density(self, log_scale: float) -> float:
         ratio = log_scale - math.log(self.scale)
-        return self._constant + ratio - 0.5 * (self.df + 1.0) * _log1p_exp(2.0 * ratio - math.log(self.df))
+        return self._constant + ratio - 0.5 * (self.df + 1.0) * _log1p_exp(2.0 * (log_scale - self._tail))
 
     def log_densities(self, log_scales: Array) -> Array:
         ratio = log_scales - math.log(self.scale)
@@ -202,12 +207,12 @@ class HalfT(ScalePrior):
         """Mode of ``-kappa m l - e exp(-kappa l) + log_density(l)``: it lies between those of its two parts."""
         e, m = max(e, _LEAST), max(m, _LEAST)
         l, prior = (math.log(e) - math.log(m)) / kappa, math.log(self.scale)
-        low, high, tail = min(l, prior), max(l, prior), prior + 0.5 * math.log(self.df)
+        low, high, half = min(l, prior), max(l, prior), 0.5 * (self.df + 1.0)
         for _ in range(200):
-            power, ratio = kappa * e * math.exp(min(-kappa * l, 600.0)), l - tail
-            slope = -kappa * m + power + 1.0 - 0.5 * (self.df + 1.0) * (1.0 + math.tanh(ratio))
+            power, turn = kappa * e * math.exp(min(-kappa * l, 600.0)), math.tanh(l - self._tail)
+            slope = -kappa * m + power + 1.0 - half * (1.0 + turn)
             low, high = (l, high) if slope > 0.0 else (low, l)
-            before, l = l, l + slope / (kappa * power + self._bend(ratio))
+            before, l = l, l + slope / (kappa * power + half * (1.0 - turn * turn) + 1e-250)
             if not low <= l <= high:
                 l = 0.5 * (low + high)
             if abs(l - before) < 1e-8:
@@ -221,10 +226,12 @@ class HalfT(ScalePrior):
         """An exact draw: an update from a scale far too small for its coefficients would go anywhere."""
         if not math.isfinite(e):
             raise FloatingPointError("the energy of the coefficients is not a finite number")
-        e = max(e, _LEAST)
+        e, tail, half, power = max(e, _LEAST), self._tail, 0.5 * (self.df + 1.0), 1.0 - kappa * m
 
         def log_posterior(l: float) -> float:
-            return self.log_density(l) - kappa * m * l - e * math.exp(min(-kappa * l, 700.0))
+            x = 2.0 * (l - tail)
+            prior = half * ((x if x > 0.0 else 0.0) + math.log1p(math.exp(-abs(x))))
+            return power * l - prior - e * math.exp(min(-kappa * l, 700.0))
 
         width = 2.0 / (kappa * math.sqrt(m) + 1.0)
         return math.exp(log_concave(rng, log_posterior, self._mode(e, m, kappa), width=width))

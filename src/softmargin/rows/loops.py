@@ -17,7 +17,17 @@ import numpy as np
 
 from softmargin.rows.compiled import njit
 
-__all__ = ["RowFormula", "arguments_of", "at_row", "compiled_loop", "elsewhere", "row_loop", "run_elsewhere", "scalar"]
+__all__ = [
+    "RowFormula",
+    "arguments_of",
+    "at_row",
+    "compiled_loop",
+    "elsewhere",
+    "multiples_loop",
+    "row_loop",
+    "run_elsewhere",
+    "scalar",
+]
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 scalar = njit(nogil=True, inline="always", **_OPTIONS)  # of functions that formulas share
@@ -68,6 +78,28 @@ def row_loop(name: str, formula: FunctionType, per_row: Sequence[str], results: 
         f"        {', '.join(f'{each}[_i]' for each in out)} = _formula({at_row(names, per_row)})\n"
     )
     return compiled_loop(name, source, {"_formula": formula})
+
+
+def multiples_loop(formula: RowFormula) -> Any:
+    """The loop that calls a formula of one result at each of some multiples of predictors ``f``.
+
+    It takes the other arguments of the formula, then predictors that are multiplied, predictors that are added or none,
+    the multiples, and a matrix for the results with one row per multiple.
+    """
+    names = [each for each in formula.names if each != "f"]
+    source = (
+        f"def loop({', '.join((*names, '_along', '_fixed', '_factors', '_out'))}):\n"
+        f"    f = np.empty(len(_along))\n"
+        f"    for _k in range(len(_factors)):\n"
+        f"        _factor, _row = _factors[_k], _out[_k]\n"
+        f"        for _i in range(len(f)):\n"
+        f"            f[_i] = _factor * _along[_i]\n"
+        f"        for _i in range(len(_fixed)):\n"
+        f"            f[_i] += _fixed[_i]\n"
+        f"        for _i in range(len(f)):\n"
+        f"            _row[_i] = {formula.call}\n"
+    )
+    return compiled_loop(f"{formula.label} of multiples", source, formula.parts, {"np": np})
 
 
 def at_row(names: Sequence[str], per_row: Sequence[str]) -> str:

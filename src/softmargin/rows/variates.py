@@ -34,32 +34,40 @@ def slice_step(
     below = math.log(1.0 - rng.random())
     left = start - width * rng.random()
     right = left + width
-    if ahead is not None:
-        ahead([start, left, right])
+    shares = rng.random(_LOT).tolist()
+    if ahead is not None:  # with what is asked for next if the slice reaches neither end, or one of them
+        ahead([start, left, right, left - width, right + width, *_shrunk(start, left, right, shares)[0]])
     level = log_density(start) + below
     # the budget of steps is split at random between the two sides, which keeps the update reversible
     steps_left = int(max_steps * rng.random())
     steps_right = max_steps - 1 - steps_left
+    first = left, right
     while steps_left > 0 and log_density(left) > level:
         left -= width
         steps_left -= 1
     while steps_right > 0 and log_density(right) > level:
         right += width
         steps_right -= 1
-    lot = 1
+    known = first == (left, right)
     while True:
-        points = []
-        for u in rng.random(lot).tolist():
-            points.append(left + (right - left) * u)
-            left, right = (points[-1], right) if points[-1] < start else (left, points[-1])
-        if ahead is not None:
+        points, left, right = _shrunk(start, left, right, shares)
+        if ahead is not None and not known:
             ahead(points)
-            lot = _LOT
         for point in points:
             if log_density(point) > level:
                 return point
         if abs(right - left) < 1e-14 * (1.0 + abs(start)):
             return start
+        shares, known = rng.random(_LOT).tolist(), False
+
+
+def _shrunk(start: float, left: float, right: float, shares: list[float]) -> tuple[list[float], float, float]:
+    """The next points, if each one is refused and shrinks the interval on its side, and the interval behind them."""
+    points = []
+    for share in shares:
+        points.append(left + (right - left) * share)
+        left, right = (points[-1], right) if points[-1] < start else (left, points[-1])
+    return points, left, right
 
 
 def log_concave(rng: np.random.Generator, log_density: Callable[[float], float], mode: float, *, width: float) -> float:

@@ -18,6 +18,7 @@ from sklearn.svm import LinearSVC
 
 from softmargin import BayesianSVC
 from softmargin.core.loop import run
+from softmargin.engines.mode._barriers import edges_of
 from softmargin.engines.mode.active_set import finish, leave_one_out
 from softmargin.engines.mode.duality_gap import certify
 from softmargin.engines.mode.interior import InteriorPoint
@@ -217,6 +218,37 @@ def test_finish_solves_for_dependent_columns_under_a_lasso(seed):
     X = np.sign(np.random.default_rng(seed).standard_normal((6, 8)))
     point, _ = mode(build(X, 2.0 * (np.arange(6) % 2) - 1.0, prior=Lasso(scale=1.0)))
     assert point.certificate.gap <= 1e-10
+
+
+def test_a_point_that_exchanges_do_not_improve_stays_as_it_is():
+    """Far from the mode, with coefficients wrongly taken for zero, no exchange brings a smaller gap."""
+    X, y = simulated(60, 12, seed=10)
+    model = build(X, y, prior=Lasso(scale=0.3))
+    point, _ = mode(model)
+    active = np.ones(model.size, dtype=bool)
+    active[1::2] = False
+    margin = np.arange(60) < 20
+    found = finish(model, point.beta, point.g, margin, penalty_of(model), active=active, changes=3)
+    np.testing.assert_array_equal(active, np.arange(model.size) % 2 == 0, "what is given does not change")
+    np.testing.assert_array_equal(found.active, active)
+    np.testing.assert_array_equal(found.margin, margin)
+
+
+def test_a_small_coefficient_that_the_path_has_not_shown_is_found_by_counting_equations():
+    """Rows on the margin determine as many coefficients as there are of them that differ."""
+    X, y = simulated(60, 12, seed=10)
+    model = build(X, y, prior=Lasso(scale=0.3))
+    point, _ = mode(model)
+    penalty, path = penalty_of(model), run(InteriorPoint(penalty_of(model)), model, max_iter=200, tol=1e-9).state
+    edges, number = edges_of(penalty), int(point.active.sum())
+    assert point.margin.sum() == number < model.size and point.certificate.gap <= 1e-12
+    np.testing.assert_array_equal(edges.active(path.edges), point.active)
+    (p, q), dual = path.edges.positive, path.edges.dual
+    at = int(np.argmax(np.maximum(p, q)))
+    smaller = [np.where(np.arange(len(p)) == at, 1e-6 * each, each) for each in (p, q)]
+    early = path.edges._replace(positive=tuple(smaller), dual=tuple(np.maximum(each, 1e-4) for each in dual))
+    assert edges.active(early).sum() == number - 1
+    np.testing.assert_array_equal(edges.active(early, number), point.active)
 
 
 @pytest.mark.parametrize("forgotten", range(7))

@@ -210,7 +210,7 @@ def test_a_row_is_in_one_fold_where_choices_are_made_on_some_of_the_rows(monkeyp
     X, _ = checkers(503)
     y = (X[:, 0] * X[:, 1] > 0.5).astype(int)
     BayesianKernelClassifier("precomputed", random_state=0).fit(rbf_kernel(X, gamma=0.3), y)
-    assert len(dealt) >= 6, "two rates were refitted"
+    assert len(dealt) >= 5, "two rates were refitted, of which the second may end after two of three folds"
     assert not any(np.isin(test, train).any() for train, test in dealt)
 
 

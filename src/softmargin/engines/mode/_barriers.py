@@ -72,12 +72,20 @@ class Corners:
             state.kappa + dual * change.kappa,
         )
 
-    def active(self, state: Split) -> Any:
-        """Coefficients that are not zero at the end, by which of the two products is closed."""
+    def active(self, state: Split, least: int = 0) -> Any:
+        """Coefficients that are not zero at the end, by which of the two products is closed.
+
+        At least as many as ``least`` equations need: where rounding ends the path before a small coefficient shows,
+        those that are nearest to it.
+        """
         (p, q), (zp, zq) = state.positive, state.dual
-        active = np.ones(len(self.penalty.precision), dtype=bool)
-        rate = self.penalty.rate[self.penalty.sharp]
-        active[self.penalty.sharp] = np.maximum(p, q) > np.minimum(zp, zq) / np.maximum(rate, 1e-300)
+        active, sharp = np.ones(len(self.penalty.precision), dtype=bool), self.penalty.sharp
+        size = np.maximum(p, q) * self.penalty.rate[sharp] / np.maximum(np.minimum(zp, zq), 1e-300)
+        active[sharp] = size > 1.0
+        missing = least - int(active.sum())
+        if missing > 0:
+            small = np.flatnonzero(~active)
+            active[small[np.argsort(-size[~active[sharp]], kind="stable")[:missing]]] = True
         return active
 
 
@@ -191,8 +199,8 @@ class Cones:
             state.m + min(length, dual) * change.m,
         )
 
-    def active(self, state: Lengths) -> Any:
-        """Coefficients of the variables that are not zero at the end."""
+    def active(self, state: Lengths, least: int = 0) -> Any:
+        """Coefficients of the variables that are not zero at the end; lengths bend, so that no number is needed."""
         active = np.ones((self.penalty.blocks, len(self.penalty.rate)), dtype=bool)
         inside = _length(state.beta) > state.slack / self.penalty.rate[self.penalty.sharp]
         active[:, self.penalty.sharp] = inside

@@ -127,10 +127,10 @@ def finish(
     """
     y, c = model.y, model.c
     f = model.blocks.matvec(beta) if f is None else f
-    active = np.ones(len(beta), dtype=bool) if active is None else active.copy()
+    active = np.ones(len(beta), dtype=bool) if active is None else active
     best = ActiveSet(beta, f, g, margin, active, certify(model, beta, f, g, penalty))
     inside, sign = ~margin & (g > c), np.sign(beta)
-    margin = margin.copy()
+    margin, active = margin.copy(), active.copy()  # those of the point given stay as they are
     most = 2 * model.size + 50  # many copies of one row on the margin: the point is degenerate and good as it is
     for _ in range(changes):
         exact = best.certificate.gap <= _EXACT and bool((best.beta[~best.active] == 0.0).all())

@@ -102,7 +102,7 @@ def mix_over_scale(model: Model, fit: VIState, *, label: str = "scale", steps: i
         state = run(engine, fixed, max_iter=steps, state=state, inner=True).state
         return position, state.bound + hyper(position - origin), state
 
-    found.append(fit_at(centre, fit, steps))
+    found.append(fit_at(centre, fit, 1))  # it is there already
     for side in (-1.0, 1.0):
         neighbour = found[0][2]
         for k in range(1, _REACH + 1):

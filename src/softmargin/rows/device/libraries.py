@@ -237,9 +237,9 @@ class _Torch(_CuPy):
         return super().take(x)
 
     def back(self, x: Any) -> Any:
-        import torch
+        from torch.utils.dlpack import from_dlpack
 
-        return torch.from_dlpack(self.xp.ascontiguousarray(x))
+        return from_dlpack(self.xp.ascontiguousarray(x))
 
 
 @cache
