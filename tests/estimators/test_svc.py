@@ -222,9 +222,13 @@ def test_random_state_objects():
 
 def test_interrupt_keeps_what_was_computed():
     X, y = simulated(3000, 10)
+    model = BayesianSVC(inference="gibbs", draws=5, warmup=20, chains=2, learning_rate=0.5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)  # compiles: the interrupt below must find the chains at work
+    model.set_params(draws=10**5)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     timer = threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT))
-    model = BayesianSVC(inference="gibbs", draws=10**5, warmup=20, chains=2, learning_rate=0.5, random_state=0)
     timer.start()
     try:
         with pytest.warns(ConvergenceWarning, match="what was computed is kept"):
