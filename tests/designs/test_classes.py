@@ -5,7 +5,7 @@ import pytest
 from parts import dense_columns, each, sparse_columns, standardized
 
 from softmargin.designs import Dense
-from softmargin.designs.classes import ClassDesign, helmert, pair_weights
+from softmargin.designs.classes import ClassDesign, Pairs, helmert, pair_weights
 from softmargin.rows.in_memory import Blocks
 from softmargin.solvers._class_woodbury import ClassWoodbury
 from softmargin.solvers.sum_to_zero import SumToZero
@@ -18,28 +18,29 @@ BASES = {
 }
 
 
-def pairs(base, k=4, seed=0, costs=None):
+def pairs(base, k=4, seed=0, costs=None, own=0.0):
     """A design, and the same written out as a dense matrix."""
     n, q = base.shape
     rng = np.random.default_rng(seed)
     label = rng.integers(0, k, n)
-    weight = pair_weights(label, rng.uniform(0.5, 2.0, n), costs, k)
-    design = ClassDesign.of(base, weight)
+    table = Pairs.of(label, rng.uniform(0.5, 2.0, n), costs, k, own)
+    design = table.design(base)
     X, rows = base.rows(np.arange(n)), []
     for r in range(k):
         for i in range(n):
-            if weight[r, i] > 0.0:
+            if table.weight[r, i] > 0.0:
                 row = np.zeros((k, q))
-                row[r] = (k - 1) * X[i]
+                row[r] = X[i] if r == label[i] else (k - 1) * X[i]
                 rows.append(row.ravel())
     return design, np.array(rows)
 
 
 @pytest.mark.parametrize("make", each(BASES))
-def test_products_equal_the_dense_matrix(make):
+@pytest.mark.parametrize("own", [0.0, 3.0])
+def test_products_equal_the_dense_matrix(make, own):
     costs = np.ones((4, 4))
     costs[1, 2] = costs[3, 0] = 0.0
-    design, Z = pairs(make(), costs=costs)
+    design, Z = pairs(make(), costs=costs, own=own)
     (N, K), rng = Z.shape, np.random.default_rng(1)
     assert design.shape == (N, K)
     beta, root, w, b = rng.normal(size=K), rng.normal(size=(K, 5)), rng.exponential(size=N), rng.normal(size=N)

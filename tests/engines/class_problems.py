@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 from softmargin.core.model import Model
 from softmargin.designs import Dense
-from softmargin.designs.classes import ClassDesign, pair_weights
+from softmargin.designs.classes import Pairs
 from softmargin.losses import Hinge
 from softmargin.priors import Ridge
 from softmargin.rows.in_memory import Blocks
@@ -25,33 +25,34 @@ def simulated_classes(n, p, k, seed=0, *, signal=1.5):
 
 
 def build_classes(
-    X, label, *, k=None, prior=None, c=1.0, costs=None, intercept=True, dual=False, seed=0, workers=1, rows=None
-):
+    X, label, *, k=None, prior=None, c=1.0, costs=None, intercept=True, dual=False, seed=0, workers=1, rows=None,
+    own=0.0,
+):  # fmt: skip
     """A model of pair rows with observation weights ``c``, coefficients k blocks that sum to zero."""
     label = np.asarray(label)
     k = int(label.max()) + 1 if k is None else k
     base = Dense.plain(np.ascontiguousarray(X, dtype=float), intercept=intercept)
     base = Dual().coordinates(base).design if dual else base
-    weight = pair_weights(label, np.broadcast_to(np.asarray(c, dtype=float), label.shape), costs, k)
-    design = ClassDesign.of(base, weight)
+    pairs = Pairs.of(label, np.broadcast_to(np.asarray(c, dtype=float), label.shape), costs, k, own)
+    design = pairs.design(base)
     prior = (Ridge(scale=1.0) if prior is None else prior).bind(design.free, rows, classes=k)
-    blocks = Blocks(design, -np.ones(len(design.index)), weight[weight > 0.0], workers=workers)
+    blocks = Blocks(design, pairs.in_order(pairs.sign), pairs.in_order(pairs.weight), workers=workers)
     return Model(blocks, Hinge(), prior, design.free, Streams.from_random_state(seed), SumToZero.of(design))
 
 
-def class_objective(X, label, beta, penalty, *, c=1.0, costs=None, intercept=True):
-    """``2 sum_i c_i sum_{r != y_i} L max(f_r + 1/(k-1), 0) + penalty``, from the definition."""
+def class_objective(X, label, beta, penalty, *, c=1.0, costs=None, intercept=True, own=0.0):
+    """``2 sum_i c_i [sum_{r != y_i} L max(f_r + 1/(k-1), 0) + own max(1 - f_{y_i}, 0)] + penalty``."""
     n, k = len(label), len(beta)
     rows = np.column_stack((np.ones(n), X)) if intercept else X
     f = rows @ beta.T
     table = np.ones((k, k)) if costs is None else np.array(costs, dtype=float)
     loss = table[label] * np.maximum(f + 1.0 / (k - 1), 0.0)
-    loss[np.arange(n), label] = 0.0
+    loss[np.arange(n), label] = own * np.maximum(1.0 - f[np.arange(n), label], 0.0)
     return 2.0 * float((loss.sum(axis=1) * c).sum()) + penalty(beta[:, int(intercept) :])
 
 
 def convex_classes(
-    X, label, *, ridge=0.0, lasso=0.0, group=0.0, c=1.0, costs=None, intercept=True, flat=1e-8, tied=True
+    X, label, *, ridge=0.0, lasso=0.0, group=0.0, c=1.0, costs=None, intercept=True, flat=1e-8, tied=True, own=0.0
 ):
     """The class coefficients (k x q) that minimise the objective, by Clarabel; ``tied`` imposes the sum to zero.
 
@@ -64,7 +65,8 @@ def convex_classes(
     q = rows.shape[1]
     table = np.ones((k, k)) if costs is None else np.array(costs, dtype=float)
     table = table * (1.0 - np.eye(k))
-    weight = (np.broadcast_to(np.asarray(c, dtype=float), (n,))[:, None] * table[label]).ravel()  # pairs (i, r)
+    mine = np.eye(k)[label].ravel()  # pairs (i, r) with the row's own class
+    weight = (np.broadcast_to(np.asarray(c, dtype=float), (n,))[:, None] * (table + own * np.eye(k))[label]).ravel()
     p = q - lead
     n_abs, n_length = (k * p if lasso else 0), (p if group else 0)
     size = k * q + n * k + n_abs + n_length
@@ -83,8 +85,8 @@ def convex_classes(
     order = np.arange(k * q).reshape(k, q).T.ravel()  # of columns (variable, r) among (r, variable)
     scores = sp.csr_matrix(pairs)[:, np.argsort(order)]
     slack = -sp.identity(n * k)
-    A = [block((0, scores), (k * q, slack)), block((k * q, slack))]
-    right = [np.full(n * k, -1.0 / (k - 1)), np.zeros(n * k)]
+    A = [block((0, sp.diags(1.0 - 2.0 * mine) @ scores), (k * q, slack)), block((k * q, slack))]
+    right = [np.where(mine > 0.0, -1.0, -1.0 / (k - 1)), np.zeros(n * k)]
     cones = [clarabel.NonnegativeConeT(2 * n * k)]
     slopes = [r * q + lead + j for r in range(k) for j in range(p)]
     pick = sp.identity(k * q, format="csr")[slopes]

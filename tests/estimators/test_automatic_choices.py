@@ -174,7 +174,9 @@ def test_classes_that_sum_to_zero_start_at_their_own_base_rate_and_do_not_collap
     y = np.repeat(np.arange(6), sizes)
     X = centres[y] + rng.standard_normal((len(y), 9))
     model = BayesianSVC(multi_class="sum-to-zero").fit(X, y)
-    assert model.choices_["learning_rate"].iloc[0] == 6 / 8
+    assert model.choices_["learning_rate"].iloc[0] == 6 / 32
+    priced = BayesianSVC(multi_class="sum-to-zero", costs=1.0 - np.eye(6)).fit(X, y)
+    assert priced.choices_["learning_rate"].iloc[0] == 6 / 8
     pairs = BayesianSVC().fit(X, y)
     new = np.repeat(np.arange(6), 300)
     X_new = centres[new] + rng.standard_normal((len(new), 9))

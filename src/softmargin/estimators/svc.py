@@ -116,7 +116,8 @@ class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, Linea
     warm_start : bool, default=False
         Fit again from where the last fit ended: chains go on, and climbs start there.
     multi_class : {"pairwise", "sum-to-zero", "crammer-singer"}, default="pairwise"
-        What more than two classes become: a model for every pair, or one model whose class scores sum to zero;
+        What more than two classes become: a model for every pair, or one model whose class scores sum to zero (where
+        the rate is chosen and no ``costs`` are given, with a term for the row's own class);
         "crammer-singer" counts the worst rival alone ("map" and "gibbs", ridge prior).
     costs : array or DataFrame of shape (k, k), or None, default=None
         ``costs[j, r]`` is the cost of deciding for class r where j is true; for two classes or "sum-to-zero". A data

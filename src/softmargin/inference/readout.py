@@ -243,7 +243,8 @@ class ClassReadout:
 
     def _linked(self, moments: ClassMoments, *, smooth: bool = False) -> ClassHeldOut:
         f, V, max_kv = moments
-        return ClassHeldOut(f, V, fit_class_link(self.label, f, V, self.weight, max_kv, smooth=smooth))
+        link = fit_class_link(self.label, f, V, self.weight, max_kv, count=1.0 / self.part, smooth=smooth)
+        return ClassHeldOut(f, V, link)
 
     def some(self, model: Model, rows: Any) -> tuple[Model, ClassReadout]:
         design: Any = model.blocks.design

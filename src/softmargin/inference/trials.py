@@ -17,21 +17,11 @@ from softmargin.core.array import Array, elementwise
 from softmargin.core.model import Model
 from softmargin.engines.mode.smoothed_start import picked
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
-from softmargin.inference.choices import (
-    Candidate,
-    Part,
-    Record,
-    Refits,
-    Rules,
-    Trial,
-    choose,
-    entropy,
-    refitted,
-    tilted,
-)
+from softmargin.inference.choices import Candidate, Record, Refits, Rules, Trial, choose, entropy, refitted, tilted
 from softmargin.inference.readout import HeldOut
 from softmargin.inference.settings import Fit, Settings, rough
 from softmargin.inference.variational import fit_vb
+from softmargin.loo.folds import Part
 from softmargin.loo.link import WORTH, fit_link
 
 __all__ = [
@@ -61,7 +51,7 @@ class Chosen(NamedTuple):
 
     candidate: Candidate
     record: Record | None = None
-    stretch: float = 1.0  # of posterior standard deviations, so that intervals are those of the base rate
+    stretch: float = 1.0  # of posterior standard deviations, so that intervals cover at the rate that was chosen
 
     @classmethod
     def given(cls, rate: float) -> Chosen:
@@ -80,6 +70,7 @@ class Trials:
     order: Array  # rows are dealt to folds in this order
     tilts: bool
     base: float = Rules.base
+    covers: float = Rules.base  # rate whose posterior standard deviations cover
     rules: Rules = field(default_factory=Rules)
 
     @property
@@ -134,7 +125,7 @@ class Decision(NamedTuple):
 def chosen_by(trials: Trials) -> Decision:
     """What is chosen, and its quick fit."""
     candidate, trial, record, other, least = choose(trials, trials.rules)
-    chosen = Chosen(candidate, record, max(1.0, math.sqrt(candidate.rate / trials.base)))
+    chosen = Chosen(candidate, record, max(1.0, math.sqrt(candidate.rate / trials.covers)))
     return Decision(chosen, trial.fit, None if other is None else other.fit, least)
 
 

@@ -11,7 +11,6 @@ from softmargin.core.array import Array
 from softmargin.core.chain import Chain
 from softmargin.core.loss import Message
 from softmargin.core.model import Model
-from softmargin.designs.classes import ClassDesign
 from softmargin.engines.sampling.moves.coefficients import draw_rows
 from softmargin.loo.class_cavity import ClassMoments, fit_cavities, mix_cavities
 from softmargin.rows.in_memory import Blocks
@@ -44,7 +43,7 @@ class ClassCavityAverage:
         if gamma is not None:  # variables that are out take no part; the precision is over the variables
             design: Any = model.blocks.design
             lead = int(design.base.intercept)
-            design = ClassDesign(design.base.take(np.flatnonzero(gamma[lead:])), design.index, design.start)
+            design = replace(design, base=design.base.take(np.flatnonzero(gamma[lead:])))
             space = SumToZero.of(design)
             model = replace(model, blocks=Blocks(design, model.y, model.c), free=design.free, space=space)
             precision = np.tile(precision[gamma], design.k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,9 +65,8 @@ def fit_cavities(model: Model, q: Normal, f: Array, message: AnyMessage, part: A
     """From a Gaussian fit: q, the predictors of the pairs and their messages; ``part`` of every observation is out."""
     design = _design(model)
     mean, V = class_scores(design.base, q.mean, q.root, design.k)
-    grow = design.k - 1.0
-    curvature = _table(design, message.w) * grow**2
-    slope = _table(design, message.b - message.w * f) * grow
+    curvature = _table(design, message.w * design.grow**2)
+    slope = _table(design, (message.b - message.w * f) * design.grow)
     base: Any = design.base
     if base.law is None:
         return ClassMoments(*joint_cavity(mean, V, curvature, slope, part))
@@ -74,7 +74,7 @@ def fit_cavities(model: Model, q: Normal, f: Array, message: AnyMessage, part: A
     known[at] = False
     rows = (mean[known], V[known], curvature[known], slope[known], part[known])
     mean[known], V[known], largest = joint_cavity(*rows)
-    linear = _table(design, message.b)[at] * grow * part[at, None]
+    linear = _table(design, message.b * design.grow)[at] * part[at, None]
     mean[at], V[at], own = incomplete_cavities(base, q.mean, q.root, curvature[at] * part[at, None], linear)
     return ClassMoments(mean, V, max(largest, own))
 
@@ -93,21 +93,18 @@ def mix_cavities(weights: Array, parts: list[ClassMoments]) -> ClassMoments:
 def draw_cavities(model: Model, draws: Array, scale: Array, part: Array) -> ClassMoments:
     """From draws of the coefficients, grouped by the prior scale, given which the posterior is close to Gaussian."""
     design = _design(model)
-    n, k, grow = design.base.shape[0], design.k, design.k - 1.0
-    weight = _table(design, model.c)
-    parts = []
+    grow, pairs, parts = design.grow, (design.index, design.pair_class), []
     groups = scale_groups(scale)
     for group in groups:
         taken = draws[group]
         mean = taken.mean(axis=0)
         root = (taken - mean).T / np.sqrt(max(len(taken) - 1, 1))
-        f, V = class_scores(design.base, mean, np.ascontiguousarray(root), k)
-        v = np.einsum("irr->ir", V)
-        minus = np.full(n * k, -1.0)
-        message = model.loss.gaussian(minus, weight.ravel(), grow * f.ravel(), grow**2 * v.ravel())
-        w = message.w.reshape(n, k)
-        slope = grow * (message.b.reshape(n, k) - w * grow * f)
-        parts.append(ClassMoments(*joint_cavity(f, V, grow**2 * w, slope, part)))
+        f, V = class_scores(design.base, mean, np.ascontiguousarray(root), design.k)
+        own, v = grow * f[pairs], grow**2 * np.einsum("irr->ir", V)[pairs]
+        message = model.loss.gaussian(model.y, model.c, own, v)
+        curvature = _table(design, message.w * grow**2)
+        slope = _table(design, grow * (message.b - message.w * own))
+        parts.append(ClassMoments(*joint_cavity(f, V, curvature, slope, part)))
     return mix_cavities(np.full(len(groups), 1.0 / len(groups)), parts)
 
 
@@ -119,7 +116,7 @@ def mode_cavities(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
     at zero stay there; absolute values and lengths are replaced by the parabola that touches them at the mode.
     """
     design = _design(model)
-    k, q, lead, grow = design.k, design.base.shape[1], int(design.base.intercept), design.k - 1.0
+    k, q, lead, grow = design.k, design.base.shape[1], int(design.base.intercept), design.grow
     beta, active = point.beta.reshape(k, q), point.active.reshape(k, q) & (point.beta.reshape(k, q) != 0.0)
     active[:, :lead] = True
     kept = np.flatnonzero(active.any(axis=0))
@@ -129,12 +126,12 @@ def mode_cavities(model: Model, point: ActiveSet, penalty: Penalty, part: Array)
     precision, active = precision[:, kept], active[:, kept]
     precision = np.maximum(precision, 1e-4 * float(precision[active].max()))
     precision = np.where(active, precision, _ZERO * float(np.median(precision[active])))
-    small, v = ClassDesign(base, design.index, design.start), np.ones(len(point.f))
+    small, v = replace(design, base=base), np.ones(len(point.f))
     for _ in range(_ANSWERS):
         w = model.loss.gaussian(model.y, model.c, point.f, v).w
         gaussian = model.space.gaussian(*small.gram(w, np.zeros(len(w))), precision.ravel())
         v = small.row_quad(gaussian.root)
     f, V = class_scores(base, beta[:, kept].ravel(), gaussian.root, k)
     excess = np.maximum(point.g - (1.0 - part[design.index]) * 2.0 * model.c, 0.0)
-    curvature = _table(design, w * part[design.index]) * grow**2
-    return ClassMoments(*joint_cavity(f, V, curvature, _table(design, model.y * excess) * grow, np.ones(len(f))))
+    curvature = _table(design, w * part[design.index] * grow**2)
+    return ClassMoments(*joint_cavity(f, V, curvature, _table(design, model.y * excess * grow), np.ones(len(f))))

@@ -12,12 +12,18 @@ from scipy.special import log_softmax, softmax
 
 from softmargin.core.array import Array
 from softmargin.designs.classes import helmert
+from softmargin.loo.folds import folds
 
 __all__ = ["ClassLeaveOneOut", "ClassLink", "fit_class_link", "joint_cavity", "matrix_cavity"]
 
 _KAPPA = math.pi / 8.0
 _LARGEST = 0.999
-_FREEDOMS = (3.0, 1.0, 0.3)  # prior standard deviations of the entries of E and of the offsets, tried in turn
+_FREEDOMS = (0.03, 0.1, 0.3, 1.0, 3.0)  # prior standard deviations of the entries of E and of the offsets, tried in turn
+_FOLDS = 5
+_NUMBERS = 2**18  # covariances of the rows that folds are made of: how free E is depends on its size, not on the rows'
+_FEWEST = 1000  # and rows at least
+_EXACT: Any = {"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-16, "gtol": 1e-8, "maxcor": 40}
+_ROUGH: Any = {"maxiter": 60, "ftol": 1e-5, "gtol": 1e-2, "maxcor": 20}  # of fits that are only compared
 _TURNED = 0.4  # a direction may be turned round by this share of the largest slope
 
 
@@ -66,7 +72,7 @@ def _contrasts(A: Array, V: Array) -> Array:
 
 def _spread(M: Array, V: Array) -> Array:
     """Mean variance of a difference of two logits, for every row."""
-    return np.asarray(np.einsum("st,itu,su->i", M, V, M, optimize=True)) * (2.0 / len(M))
+    return np.asarray(V.reshape(len(V), -1) @ (M.T @ M).ravel()) * (2.0 / len(M))
 
 
 def joint_cavity(
@@ -102,14 +108,14 @@ def _without(f: Array, V: Array, root: Array, slope: Array, largest: float) -> t
 
 
 def fit_class_link(
-    label: Any, f: Array, V: Array, weight: Array, max_kv: float, *, smooth: bool = False
+    label: Any, f: Array, V: Array, weight: Array, max_kv: float, *, count: Any = None, smooth: bool = False
 ) -> ClassLeaveOneOut:
     """Maximum likelihood of ``M = a I`` and lam, then penalised of ``M = a I + s E``, the offsets and lam.
 
-    The entries of E and the offsets are N(0, 3^2), or tighter, and log lam is N(0, 1); s is a or, where that is more,
-    the reciprocal size of the scores. No part depends on the contrast, so that the order of the classes does not
-    matter. ``smooth`` takes targets (N_j + 1)/(N_j + k) and 1/(N_j + k) in place of 1 and 0, which bound the confidence
-    where no variance does.
+    The entries of E and the offsets are N(0, freedom^2) with the freedom that folds of the scores prefer, and log lam
+    is N(0, 1); s is a or, where that is more, the reciprocal size of the scores. No part depends on the contrast, so
+    that the order of the classes does not matter. ``count`` says how many observations a row is. ``smooth`` takes
+    targets (N_j + 1)/(N_j + k) and 1/(N_j + k) in place of 1 and 0, which bound the confidence where no variance does.
     """
     n, k = f.shape
     A = helmert(k)
@@ -118,36 +124,51 @@ def fit_class_link(
     x[0] = 0.3
     ends = np.array([0, problem.size - 1])
     x[ends] = _minimised(problem, x, ends)
-    x = _freed(problem, x)
-    log_a, E, offset, log_lam = problem.split(x)
-    link = ClassLink(problem.matrix(log_a, E), offset, math.exp(log_lam))
+    x = _freed(problem, x, label, np.ones(n) if count is None else count)
+    link = problem.link(x)
     logits = link.logits(f, V)
     loss, total = -log_softmax(logits, axis=1)[np.arange(n), label], float(weight.sum())
     error = float(weight @ (logits.argmax(axis=1) != label)) / total
     return ClassLeaveOneOut(float(weight @ loss) / total, error, max_kv, link)
 
 
-def _freed(problem: _Problem, x: Array) -> Array:
+def _freed(problem: _Problem, x: Array, label: Any, count: Array) -> Array:
     """The link with a free matrix where that pays and does not turn the scores round; else as it was given.
 
     Without signal, scores that leave a row out point away from its class, and a free matrix would learn just that. So
-    the matrix must keep the direction of the scores, all but little, and gain more than one unit of log likelihood a
-    parameter; where it does not, it is shrunk more.
+    the matrix must keep the direction of the scores, all but little; where it does not, it is shrunk more.
     """
     moving = np.arange(1, problem.size)  # all but log a
-    plain = problem.value(x)[0]
-    for freedom in _FREEDOMS:
+    loss = _left_out(problem, x, label, count)
+    for freedom in _FREEDOMS[: int(np.argmin(loss))][::-1]:
         free, found = replace(problem, freedom=freedom), x.copy()
         found[moving] = _minimised(free, x, moving)
-        log_a, E, _, _ = free.split(found)
-        M = free.matrix(log_a, E)
+        M = free.link(found).M
         slopes = np.linalg.eigvalsh(0.5 * (M + M.T))
-        if slopes[-1] > 0.0 and slopes[0] > -_TURNED * slopes[-1] and free.value(found)[0] < plain - len(moving):
+        if slopes[-1] > 0.0 and slopes[0] > -_TURNED * slopes[-1]:
             return found
     return x
 
 
-def _minimised(problem: _Problem, x: Array, moving: Any) -> Array:
+def _left_out(problem: _Problem, x: Array, label: Any, count: Array) -> Array:
+    """Log loss of folds under links without them: of the plain link, then of those with more and more freedom."""
+    moving, ends = np.arange(1, problem.size), np.array([0, problem.size - 1])
+    own = (problem.z @ problem.A)[np.arange(len(label)), label]
+    every = len(label) // max(_FEWEST, _NUMBERS // len(problem.A) ** 2) + 1
+    some = np.sort(np.lexsort((own, label))[::every])
+    loss, few = np.zeros(1 + len(_FREEDOMS)), problem.of_rows(some, 1.0)
+    for train, test in folds(label[some], own[some], count[some], _FOLDS):
+        part, held, at = few.of_rows(*train), few.of_rows(*test), x.copy()
+        at[ends] = _minimised(part, x, ends, _ROUGH)
+        loss[0] += held.loss(part.link(at))
+        for number, freedom in enumerate(_FREEDOMS, start=1):  # each from the one before
+            free = replace(part, freedom=freedom)
+            at[moving] = _minimised(free, at, moving, _ROUGH)
+            loss[number] += held.loss(free.link(at))
+    return loss
+
+
+def _minimised(problem: _Problem, x: Array, moving: Any, options: Any = _EXACT) -> Array:
     """The best values of the entries that are ``moving``, log a and log lam inside a box."""
 
     def value(part: Array) -> tuple[float, Array]:
@@ -158,7 +179,6 @@ def _minimised(problem: _Problem, x: Array, moving: Any) -> Array:
 
     box = {0: (-6.0, 6.0), problem.size - 1: (-5.0, 5.0)}
     bounds = [box.get(int(j), (None, None)) for j in moving]
-    options: Any = {"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-16, "gtol": 1e-8, "maxcor": 40}
     start: Any = x[moving]
     return np.asarray(minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 
@@ -202,6 +222,22 @@ class _Problem:
         m = len(self.A)
         return float(x[0]), x[1 : 1 + m * m].reshape(m, m), x[1 + m * m : -1], float(x[-1])
 
+    def link(self, x: Array) -> ClassLink:
+        """The link at a point."""
+        log_a, E, offset, log_lam = self.split(x)
+        return ClassLink(self.matrix(log_a, E), offset, math.exp(log_lam))
+
+    def of_rows(self, rows: Any, share: Any) -> _Problem:
+        """The problem of some rows, and of a share of what they weigh."""
+        z, V, target, weight = (part[rows] for part in (self.z, self.V, self.target, self.weight))
+        return replace(self, z=z, V=V, target=target, weight=weight * share)
+
+    def loss(self, link: ClassLink) -> float:
+        """Log loss of the rows under a link."""
+        t = 1.0 / np.sqrt(1.0 + link.lam * _KAPPA * _spread(link.M, self.V))
+        logits = ((self.z @ link.M.T) * t[:, None] + link.offset) @ self.A
+        return -float(self.weight @ (self.target * log_softmax(logits, axis=1)).sum(axis=1))
+
     def value(self, x: Array) -> tuple[float, Array]:
         """Value and gradient."""
         log_a, E, offset, log_lam = self.split(x)
@@ -218,7 +254,7 @@ class _Problem:
         along = (residual * h).sum(axis=1)  # derivative in t
         inner = (residual * t[:, None]) @ self.A.T  # derivative in M z
         pull = -0.5 * lam * _KAPPA * along * t**3  # derivative in u
-        dM = inner.T @ self.z + (4.0 / m) * M @ np.einsum("i,ist->st", pull, self.V)
+        dM = inner.T @ self.z + (4.0 / m) * M @ (pull @ self.V.reshape(len(pull), -1)).reshape(m, m)
         gradient = np.concatenate(
             (
                 [a * float(dM.trace() + ((dM * E).sum() if a > self.unit else 0.0))],

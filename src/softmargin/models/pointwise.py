@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from softmargin.core.array import Array
-from softmargin.designs.classes import pair_weights
+from softmargin.designs.classes import Pairs
 from softmargin.inference.choices import tilted
 from softmargin.losses.crammer_singer import CrammerSinger
 from softmargin.models.classes.crammer_singer import CrammerSingerFit
@@ -121,12 +121,11 @@ def _scores(model: SumToZeroFit, f: Array, rows: GivenRows) -> Array:
     if isinstance(model, CrammerSingerFit):
         each = [CrammerSinger().loglik(rows.y, weight, scores) for scores in flat]
     else:
-        pairs, k = pair_weights(rows.y, weight, model.costs, model.k), model.k
-        away = -np.ones(k * len(rows.y))
+        pairs = Pairs.of(rows.y, weight, model.costs, model.k, model.own)
 
         def one(scores: Array) -> Array:
-            values = model.loss.loglik(away, pairs.ravel(), (k - 1) * np.ascontiguousarray(scores.T).ravel())
-            return np.where(pairs > 0.0, np.asarray(values).reshape(k, -1), 0.0).sum(axis=0)
+            values = model.loss.loglik(pairs.sign.ravel(), pairs.weight.ravel(), (pairs.grow * scores.T).ravel())
+            return np.where(pairs.weight > 0.0, np.asarray(values).reshape(model.k, -1), 0.0).sum(axis=0)
 
         each = [one(scores) for scores in flat]
     return np.stack(each).reshape(*f.shape[:2], -1)

@@ -12,7 +12,7 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.designs.standardize import Columns
 from softmargin.engines.mode.smoothed_start import many_rows
-from softmargin.inference.choices import Candidate, Part, Rules
+from softmargin.inference.choices import Candidate, Rules
 from softmargin.inference.draws import without_selection
 from softmargin.inference.functions import inference_for
 from softmargin.inference.many_rows import sampled
@@ -34,6 +34,7 @@ from softmargin.inference.trials import (
     two_classes,
 )
 from softmargin.inference.variational import fit_vb
+from softmargin.loo.folds import Part
 from softmargin.loo.link import decided
 from softmargin.losses.probability import predictive_probability, pseudo_probability, sign_probability
 from softmargin.models.build import kept_columns
@@ -81,6 +82,11 @@ class Recipe:
     def refits(self) -> bool:
         """Whether other rows mean other columns, so that folds are fitted as data of their own."""
         return self.incomplete or bool(self.effects)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether tilt and rate are chosen, here or for the fit that this one is compared for."""
+        return isinstance(self.learning_rate, str) and not self.loss.normalised
 
     def decided(self) -> Chosen | None:
         """Tilt and rate where there is nothing to choose: given, or those of a genuine likelihood."""

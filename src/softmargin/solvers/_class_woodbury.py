@@ -121,6 +121,7 @@ def _outer(design: ClassDesign, V: Array) -> Array:
                 part = np.maximum(side * weight, 0.0)
                 if part.any():
                     block += side * base.scaled(np.sqrt(part)).outer()
-            block = block[np.ix_(design.index[rows], design.index[columns])] * (k - 1.0) ** 2
+            block = block[np.ix_(design.index[rows], design.index[columns])]
+            block *= np.outer(design.grow[rows], design.grow[columns])
             out[rows, columns], out[columns, rows] = block, block.T
     return out

@@ -28,11 +28,12 @@ class SumToZero(Space):
 
     k: int
     pair_class: Index
+    grow: Array  # factor of the row of every pair
 
     @classmethod
     def of(cls, design: ClassDesign) -> SumToZero:
         """The space of the coefficients of a design of pairs."""
-        return cls(design.k, design.pair_class)
+        return cls(design.k, design.pair_class, design.grow)
 
     @property
     def exchanges(self) -> bool:
@@ -73,13 +74,21 @@ class SumToZero(Space):
         return ClassWoodbury.from_rows(design, w, linear, precision, rank_two)
 
     def dual_feasible(self, g: Array, y: Array, target: Array) -> Array:
-        """Every class is shrunk to the lightest one: the sums of g over the pairs of a class must agree."""
-        total = np.bincount(self.pair_class, g, self.k)
-        # -(k - 1) total_r is target_r up to a number common to the classes
-        excess = total + (target - target.mean()) / (self.k - 1.0)
-        wanted = np.maximum(total - (excess - excess.min()), 0.0)
-        factor = np.divide(wanted, total, out=np.zeros(self.k), where=total > 0.0)
-        return g * factor[self.pair_class]
+        """The sums of ``grow y g`` over the pairs of a class are its target, up to a number common to the classes.
+
+        What pushes a class too far is shrunk. The number is the mean, or the nearest at which no sign has to change.
+        """
+        up = y > 0.0
+        high, low = (np.bincount(self.pair_class, side * self.grow * g, self.k) for side in (up, ~up))
+        target = target - target.mean()
+        common = np.clip((high - low - target).mean(), (-low - target).max(), (high - target).min())
+        excess = high - low - target - common
+        wanted = (np.maximum(high - np.maximum(excess, 0.0), 0.0), np.maximum(low + np.minimum(excess, 0.0), 0.0))
+        factor = [
+            np.divide(new, old, out=np.zeros(self.k), where=old > 0.0)
+            for new, old in zip(wanted, (high, low), strict=True)
+        ]
+        return g * np.where(up, factor[0][self.pair_class], factor[1][self.pair_class])
 
     def dual_representative(self, score: Array, precision: Array, corner: Any) -> Array:
         """A number common to the classes of a variable is taken off: the middle, or the mean under a square."""

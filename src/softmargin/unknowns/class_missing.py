@@ -126,7 +126,7 @@ def _shrunk(block: Any, cell: Any, C: Any, F: Any, out: Any) -> None:
 class _Rows(NamedTuple):
     """The incomplete rows in the coordinates ``x_M = m0 + F'z``, z standard normal beforehand.
 
-    The predictor of a pair is ``f0 + g'z`` on average over the coefficients, and its second moment
+    A score is ``f0 + g'z`` on average over the coefficients, and its second moment
     ``constant + 2 t'z + z'L z``; columns are the classes.
     """
 
@@ -167,7 +167,7 @@ class ClassMissing(Missing):
         if not len(rows.patterns.row):
             return self._on(model, rows.dense)
         base: Any = rows
-        design: Any = CompletedClasses(base, _design(model).index, _design(model).start)
+        design: Any = CompletedClasses.over(base, _design(model))
         return replace(model, blocks=model.blocks.redesigned(design), space=FormedSumToZero.of(design))
 
     def _refreshed(self, model: Model, state: MissingState, seen: Seen) -> Imputed:
@@ -176,14 +176,14 @@ class ClassMissing(Missing):
         patterns, own = design.patterns, _design(model)
         rows, F, log_det, X = _coordinates(design, law, seen.mean, seen.root, own.k)
         face = seen.of(model.loss)
-        c, w, b = (_table(own, patterns, values) for values in (model.c, seen.message.w, seen.message.b))
-        y = np.full(c.size, -1.0)
+        grow, pairs = own.grow, (model.y, model.c, own.grow, seen.message.w * own.grow**2, seen.message.b * own.grow)
+        y, c, grow, w, b = (_table(own, patterns, values) for values in pairs)  # messages about the scores themselves
 
         def look(w: Array, b: Array) -> tuple[Array, Array, Array]:
             f, v, part = rows.predictors(*rows.answer(w, b))
-            found = face(y, c.ravel(), f.ravel(), v.ravel())
+            found = face(y.ravel(), c.ravel(), (grow * f).ravel(), (grow**2 * v).ravel())
             new_w, new_b, bound = (np.where(c > 0.0, x.reshape(c.shape), 0.0) for x in found)
-            return new_w, new_b, bound.sum(axis=1) + part
+            return grow**2 * new_w, grow * new_b, bound.sum(axis=1) + part
 
         to_w, to_b, value = look(w, b)
         rho = np.ones(len(c))
@@ -213,8 +213,7 @@ class ClassMissing(Missing):
         F, _ = whiten(patterns, state.law.precision)
         X = predicted(state.X, patterns, F, state.law.mean, state.law.precision)
         w, b, e = _random(random, model, patterns, chain.f)
-        lead, grow = int(own.base.intercept), own.k - 1.0
-        beta = grow * chain.beta.reshape(own.k, -1)
+        lead, beta = int(own.base.intercept), chain.beta.reshape(own.k, -1)
         f0 = X[patterns.row] @ beta[:, lead:].T + beta[:, :lead].sum(axis=1)
         each = [to_coordinates(patterns, F, np.broadcast_to(one, (len(f0), len(one)))) for one in beta[:, lead:]]
         g = np.ascontiguousarray(np.column_stack(each))
@@ -261,8 +260,8 @@ def _coordinates(
     design: Imputed, law: CovariateLaw, mean: Array, root: Array, k: int
 ) -> tuple[_Rows, Array, Array, Array]:
     """The incomplete rows ready for their messages, their factors, and the rows completed without messages."""
-    patterns, lead, grow = design.patterns, int(design.intercept), k - 1.0
-    beta, roots = grow * mean.reshape(k, -1), grow * root.reshape(k, -1, root.shape[1])
+    patterns, lead = design.patterns, int(design.intercept)
+    beta, roots = mean.reshape(k, -1), root.reshape(k, -1, root.shape[1])
     moment = roots @ roots.transpose(0, 2, 1) + beta[:, :, None] * beta[:, None, :]
     F, log_det = whiten(patterns, law.precision)
     X = predicted(design.dense.X, patterns, F, law.mean, law.precision)
@@ -277,7 +276,7 @@ def _coordinates(
 
 
 def _random(random: Any, model: Model, patterns: Patterns, f: Array) -> tuple[Array, Array, Array]:
-    """Messages of the incomplete rows' pairs at latents drawn given f, and a normal number per entry."""
+    """Messages about the incomplete rows' scores at latents drawn given f, and a normal number per entry."""
     own = _design(model)
     w, b = np.zeros((2, len(own.index)))
     wanted = np.zeros(own.base.shape[0], dtype=bool)
@@ -287,4 +286,4 @@ def _random(random: Any, model: Model, patterns: Patterns, f: Array) -> tuple[Ar
         rng = random.at(Purpose.MISSING, cell=cell.number)
         w[at], b[at] = model.loss.draw(rng, model.y[at], model.c[at], f[at])
     e = random.at(Purpose.MISSING, cell=len(model.blocks.cells)).standard_normal(int(patterns.cell[-1]))
-    return _table(own, patterns, w), _table(own, patterns, b), e
+    return _table(own, patterns, w * own.grow**2), _table(own, patterns, b * own.grow), e

@@ -73,18 +73,18 @@ def agrees(name, X, label, scale, **options):
 
 @pytest.mark.parametrize("name", list(PENALTIES))
 @pytest.mark.parametrize("scale", [0.1, 1.0])
-@pytest.mark.parametrize("costly", [False, True])
-def test_mode_equals_convex_solver(name, scale, costly):
+@pytest.mark.parametrize("options", [{}, {"c": weights(50), "costs": COSTS}, {"c": weights(50), "own": 2.5}], ids=str)
+def test_mode_equals_convex_solver(name, scale, options):
     X, label = simulated_classes(50, 4, 3, seed=3)
-    options = {"c": weights(50), "costs": COSTS} if costly else {}
     agrees(name, X, label, scale, **options)
 
 
 @pytest.mark.parametrize("name", list(PENALTIES))
-def test_certificate_is_valid_at_any_point(name):
+@pytest.mark.parametrize("options", [{"costs": COSTS}, {"own": 2.5}], ids=["costs", "own"])
+def test_certificate_is_valid_at_any_point(name, options):
     """The lower bound stays below the optimum for any multipliers, and is of use near the optimal ones."""
     X, label = simulated_classes(40, 3, 3, seed=8)
-    model = build_classes(X, label, prior=PENALTIES[name][0](0.5), c=weights(40), costs=COSTS)
+    model = build_classes(X, label, prior=PENALTIES[name][0](0.5), c=weights(40), **options)
     state = run(Newton(), model, max_iter=50).state
     point, rng, useful = state.point, np.random.default_rng(0), 0
     optimum = point.certificate.objective
@@ -112,7 +112,8 @@ def test_mode_on_real_data(name, data):
 def test_mode_with_more_columns_than_rows(name):
     """No matrix of the size of the coefficients is factored, and many classes do as well as three."""
     X, label = simulated_classes(24, 60, 4, seed=5)
-    agrees(name, X, label, 0.2, c=weights(24), intercept=name != "ridge")
+    for own in (0.0, 4.0):
+        agrees(name, X, label, 0.2, c=weights(24), intercept=name != "ridge", own=own)
 
 
 def test_rotated_coordinates_give_the_same_scores():
@@ -164,7 +165,7 @@ def two_classes(prior, other, **options):
     """The binary model, and the same as a model of two classes: f_1 = -f_0 is the binary predictor."""
     X, y = simulated(60, 3, seed=4)
     c = weights(60)
-    binary = build(X, y, c=c, prior=prior)
+    binary = build(X, y, c=(1.0 + options.get("own", 0.0)) * c, prior=prior)
     return binary, build_classes(X, (y > 0).astype(int), c=c, prior=other, **options)
 
 
@@ -177,9 +178,13 @@ def two_classes(prior, other, **options):
     ids=["ridge", "lasso"],
 )
 @pytest.mark.parametrize("engine", [Newton(), GaussianVI(), MeanField()], ids=["map", "vb", "meanfield"])
-def test_two_classes_equal_the_binary_model(prior, other, engine):
-    """Both coefficients count: the normal scale is sqrt(2) times, the Laplace scale twice the binary one."""
-    binary, pair = two_classes(prior, other)
+@pytest.mark.parametrize("own", [0.0, 1.5])
+def test_two_classes_equal_the_binary_model(prior, other, engine, own):
+    """Both coefficients count: the normal scale is sqrt(2) times, the Laplace scale twice the binary one.
+
+    The pair of a row with its own class says what the other one does, so that the row weighs ``1 + own``.
+    """
+    binary, pair = two_classes(prior, other, own=own)
     first, second = (run(engine, model, max_iter=500, tol=0.0) for model in (binary, pair))
     one, two = first.state, second.state
     if isinstance(engine, Newton):

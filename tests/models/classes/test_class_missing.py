@@ -11,14 +11,15 @@ from softmargin.core.loop import run
 from softmargin.core.model import Model
 from softmargin.core.unknown import Seen
 from softmargin.core.visits import Face, Moments, messages
-from softmargin.designs.classes import ClassDesign, CompletedClasses, pair_weights
+from softmargin.designs.classes import ClassDesign, CompletedClasses, Pairs
 from softmargin.designs.dense import Dense
 from softmargin.engines.alternate import Alternate
 from softmargin.engines.sampling.gibbs import gibbs
 from softmargin.engines.vi.fixed_point import MeanField
+from softmargin.inference.choices import Candidate
 from softmargin.losses import Hinge
 from softmargin.models.build import kept_columns
-from softmargin.models.classes.sum_to_zero import fit_sum_to_zero
+from softmargin.models.classes.sum_to_zero import OWN, fit_sum_to_zero
 from softmargin.models.random_effects.effect import RandomEffect
 from softmargin.models.random_effects.terms import Labelled
 from softmargin.models.two_class import Recipe, fit_two_classes
@@ -45,8 +46,12 @@ def joint(**settings):
 
 @pytest.mark.parametrize("groups", [False, True], ids=["rows", "groups"])
 @pytest.mark.parametrize("inference", ["vb", "meanfield", "map"])
-def test_two_classes_are_the_binary_model_with_missing_entries(inference, groups):
-    """Predictors, imputed entries and left-out rows, with scales that are larger by the root of two."""
+@pytest.mark.parametrize("given", [True, False], ids=["rate-given", "rate-chosen"])
+def test_two_classes_are_the_binary_model_with_missing_entries(inference, groups, given):
+    """Predictors, imputed entries and left-out rows, with scales that are larger by the root of two.
+
+    Where the rate is chosen, the pair of a row with its own class says what the other one does and adds to it.
+    """
     X, y = data(k=2)
     ones, number = np.ones(len(y)), np.arange(60) % 5
     rows = Labelled(X, {"groups": number}, (0, 1, 2)) if groups else X
@@ -56,7 +61,9 @@ def test_two_classes_are_the_binary_model_with_missing_entries(inference, groups
     def recipe(root):
         effects = (RandomEffect("groups", scale=0.5 * root),) if groups else ()
         prior = Ridge(0.7 * root, None, 1e4 * root)
-        return Recipe(prior, Hinge(), inference, 0.5, incomplete=True, effects=effects, run=run)
+        rate = 0.5 if given or root == 1.0 else 0.5 / (1.0 + OWN)
+        own = {"learning_rate": rate} if given else {"learning_rate": "auto", "candidate": Candidate(False, rate)}
+        return Recipe(prior, Hinge(), inference, incomplete=True, effects=effects, run=run, **own)
 
     two = fit_two_classes(recipe(1.0), rows, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0))
     one = fit_sum_to_zero(recipe(ROOT), rows, y, ones, ones, columns, None, 2, streams=Streams(0))
@@ -74,10 +81,10 @@ def test_two_classes_are_the_binary_model_with_missing_entries(inference, groups
         assert one.fit.loo.max_kv == pytest.approx(two.fit.loo.max_kv, abs=10.0 * tol)
 
 
-def model_of(X, y, k, *, prior=None, seed=0):
-    weight = pair_weights(y, np.full(len(y), 0.5), None, k)
-    design = ClassDesign.of(Dense.plain(X, intercept=True), weight)
-    blocks = Blocks(design, -np.ones(len(design.index)), weight[weight > 0.0])
+def model_of(X, y, k, *, prior=None, seed=0, own=0.0):
+    pairs = Pairs.of(y, np.full(len(y), 0.5), None, k, own)
+    design = pairs.design(Dense.plain(X, intercept=True))
+    blocks = Blocks(design, pairs.in_order(pairs.sign), pairs.in_order(pairs.weight))
     bound = (Ridge(1.0) if prior is None else prior).bind(design.free, None, classes=k)
     parts = (blocks, Hinge(), bound, design.free, Streams.from_random_state(seed), SumToZero.of(design))
     return Model(*parts, unknowns=(ClassMissing(),))
@@ -110,19 +117,20 @@ def test_products_are_averages_over_the_rows():
     for weight, i, r in zip(w, design.index, pair, strict=True):
         A[r] += 4.0 * weight * S[i]
     np.testing.assert_allclose(design.excess_slope(w, beta), (A @ blocks[:, :, None]).ravel(), atol=1e-12)
-    plain = ClassDesign(base.dense, design.index, design.start)
+    plain = ClassDesign(base.dense, design.index, design.start, design.grow)
     np.testing.assert_allclose(design.gram(w, w)[0], plain.gram(w, w)[0] + A, atol=1e-10)
     moments = rng.standard_normal((3, 4, 5))
     wanted = np.einsum("rat,iab,sbt->irs", moments, S, moments)
     np.testing.assert_allclose(base.covariances(moments), wanted, atol=1e-12)
 
 
-def test_drawn_entries_have_the_density_of_their_row():
+@pytest.mark.parametrize("own", [0.0, 1.5])
+def test_drawn_entries_have_the_density_of_their_row(own):
     """One missing entry, coefficients and covariates given: the draws against quadrature."""
     X, y = data(n=40)
     X = np.where(np.isnan(X), 0.0, X)
     X[3, 1] = np.nan
-    model = model_of(X, y, 3)
+    model = model_of(X, y, 3, own=own)
     unknown = model.unknowns[0]
     state = unknown.drawn(unknown.start(model))
     beta = 1.5 * np.random.default_rng(1).standard_normal((3, 4))
@@ -143,6 +151,7 @@ def test_drawn_entries_have_the_density_of_their_row():
     scores = rows @ beta.T
     for r in set(range(3)) - {int(y[3])}:
         log_density -= 2.0 * 0.5 * np.maximum(scores[:, r] + 0.5, 0.0)
+    log_density -= 2.0 * 0.5 * own * np.maximum(1.0 - scores[:, y[3]], 0.0)
     weight = np.exp(log_density - logsumexp(log_density))
     sample = np.array(drawn[500:])
     for power in (1, 2):

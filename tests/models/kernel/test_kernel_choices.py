@@ -205,8 +205,8 @@ def test_a_row_is_in_one_fold_where_choices_are_made_on_some_of_the_rows(monkeyp
             dealt.append((train.rows, test.rows))
             yield train, test
 
-    folds = choices._folds
-    monkeypatch.setattr(choices, "_folds", spied)
+    folds = choices.folds
+    monkeypatch.setattr(choices, "folds", spied)
     X, _ = checkers(503)
     y = (X[:, 0] * X[:, 1] > 0.5).astype(int)
     BayesianKernelClassifier("precomputed", random_state=0).fit(rbf_kernel(X, gamma=0.3), y)

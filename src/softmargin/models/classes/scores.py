@@ -35,6 +35,7 @@ class SumToZeroFit:
     joint: Any  # posterior of all coefficients, those of terms behind the columns'
     chosen: Chosen | None = None
     loss: Any = None
+    own: float = 0.0  # weight of the pairs of rows with their own class
 
     @property
     def parts(self) -> tuple[SumToZeroFit, ...]:
@@ -119,6 +120,7 @@ class SumToZeroFit:
                 total[np.arange(len(f)), drawn.argmax(axis=1)] += 1.0
             else:
                 loss = np.maximum(drawn + 1.0 / (self.k - 1), 0.0) @ costs.T
+                loss += self.own * np.maximum(1.0 - drawn, 0.0)
                 total += softmax(-2.0 * self.learning_rate * loss, axis=1)
         return total / n
 

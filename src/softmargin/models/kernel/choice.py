@@ -13,9 +13,10 @@ from softmargin.designs.kernel.features import rescaled
 from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.inducing import Neighbour
-from softmargin.inference.choices import Candidate, Part, Record, Refits, Rules, Trial, choose, entropy, refitted
+from softmargin.inference.choices import Candidate, Record, Refits, Rules, Trial, choose, entropy, refitted
 from softmargin.inference.settings import Fit
 from softmargin.inference.trials import Trials, loss_of, row_order
+from softmargin.loo.folds import Part
 from softmargin.models.kernel.comparison import Comparison
 from softmargin.models.kernel.levels import Level, machine_of, messages_at
 from softmargin.models.kernel.models import KernelBinary
