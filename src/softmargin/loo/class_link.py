@@ -18,7 +18,7 @@ __all__ = ["ClassLeaveOneOut", "ClassLink", "fit_class_link", "joint_cavity", "m
 
 _KAPPA = math.pi / 8.0
 _LARGEST = 0.999
-_FREEDOMS = (0.03, 0.1, 0.3, 1.0, 3.0)  # prior standard deviations of the entries of E and of the offsets, tried in turn
+_FREEDOMS = (0.03, 0.1, 0.3, 1.0, 3.0)  # prior standard deviations of E and the offsets that are tried
 _FOLDS = 5
 _NUMBERS = 2**18  # covariances of the rows that folds are made of: how free E is depends on its size, not on the rows'
 _FEWEST = 1000  # and rows at least
