@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -214,7 +214,7 @@ def _other(name: str) -> Callable[[Any, Any, int], Any]:
         return lambda loss, rng, size: rng
     for start, method in _RANDOM.items():
         if name.startswith(start):
-            return lambda loss, rng, size: methodcaller(method, size)(rng)
+            return lambda loss, rng, size: getattr(rng, method)(size)
     field = attrgetter(name)
     return lambda loss, rng, size: float(field(loss))
 

@@ -31,17 +31,16 @@ def slice_step(
     point that is refused shrinks the interval on its own side, so that the next ones are known beforehand.
     Reference: Neal (2003), Slice sampling, Annals of Statistics 31, sections 4.1-4.2.
     """
-    below = math.log(1.0 - rng.random())
-    left = start - width * rng.random()
+    fall, side, *shares, split = rng.random(3 + _LOT).tolist()
+    left = start - width * side
     right = left + width
-    shares = rng.random(_LOT).tolist()
+    first, shrunk = (left, right), _shrunk(start, left, right, shares)
     if ahead is not None:  # with what is asked for next if the slice reaches neither end, or one of them
-        ahead([start, left, right, left - width, right + width, *_shrunk(start, left, right, shares)[0]])
-    level = log_density(start) + below
+        ahead([start, left, right, left - width, right + width, *shrunk[0]])
+    level = log_density(start) + math.log(1.0 - fall)
     # the budget of steps is split at random between the two sides, which keeps the update reversible
-    steps_left = int(max_steps * rng.random())
+    steps_left = int(max_steps * split)
     steps_right = max_steps - 1 - steps_left
-    first = left, right
     while steps_left > 0 and log_density(left) > level:
         left -= width
         steps_left -= 1
@@ -50,7 +49,7 @@ def slice_step(
         steps_right -= 1
     known = first == (left, right)
     while True:
-        points, left, right = _shrunk(start, left, right, shares)
+        points, left, right = shrunk if known else _shrunk(start, left, right, shares)
         if ahead is not None and not known:
             ahead(points)
         for point in points:
