@@ -124,10 +124,7 @@ class FixedScale(ScalePrior):
 
 @njit(cache=True, nogil=True)
 def _mode(e: float, m: float, kappa: float, prior: float, tail: float, df: float) -> float:
-    """Where ``rho^m exp(-rho e)`` times a half-t is largest in log nu: between the modes of the two, that of the
-
-    half-t at ``prior``.
-    """
+    """Mode of ``rho^m exp(-rho e)`` times a half-t in log nu: between those of both, the half-t's at ``prior``."""
     l, half = (math.log(e) - math.log(m)) / kappa, 0.5 * (df + 1.0)
     low, high = min(l, prior), max(l, prior)
     for _ in range(200):
