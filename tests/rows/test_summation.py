@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from softmargin.rows.block import CELL, Block
-from softmargin.rows.summation import TreeSum, cell_sums
+from softmargin.rows.summation import TreeSum, cell_sums, cell_totals
 
 
 def uneven(*shape):
@@ -34,6 +34,12 @@ def test_the_sum_of_a_cell_does_not_depend_on_its_neighbours():
         alone = cell_sums((x[at], (x[at], y[at])), np.array([0, starts[k + 1] - starts[k]]))
         np.testing.assert_array_equal(alone[0], together[k])
     np.testing.assert_allclose(together.sum(axis=0), (x.sum(), x @ y), rtol=1e-9, atol=1e-9 * np.abs(x).sum())
+
+
+def test_sums_of_several_vectors_are_those_of_each():
+    vectors = uneven(6, 3 * CELL - 700)
+    starts = np.minimum(CELL * np.arange(4), vectors.shape[1])
+    np.testing.assert_array_equal(cell_totals(vectors, starts), cell_sums(tuple(vectors), starts))
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])

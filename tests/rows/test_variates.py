@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from softmargin.rows.variates import log_concave, reciprocal_horseshoe, slice_step, tilted_stable
+from softmargin.rows.compiled import njit
+from softmargin.rows.variates import (
+    Uniforms,
+    log_concave,
+    reciprocal_horseshoe,
+    slice_step,
+    tilted_stable,
+    uniform,
+)
 
 P_LIMIT = 1e-4  # Kolmogorov-Smirnov, fixed seeds
 LAWS = {
@@ -119,3 +127,17 @@ def test_reciprocal_horseshoe(z):
     x = reciprocal_horseshoe(np.random.default_rng(6), np.full(4000, z))
     assert stats.kstest(np.interp(np.log(x), t, cdf / cdf[-1]), "uniform").pvalue > P_LIMIT
     assert stats.kstest(np.interp(np.log(2.0 * x), t, cdf / cdf[-1]), "uniform").pvalue < 1e-4
+
+
+@njit(nogil=True)
+def _filled(uniforms, out):
+    for i in range(len(out)):
+        out[i] = uniform(uniforms)
+
+
+@pytest.mark.parametrize("kind", [np.random.Philox, np.random.PCG64, np.random.MT19937])
+def test_compiled_code_draws_the_numbers_of_the_generator(kind):
+    """Those that ``random`` gives, and the generator goes on behind them."""
+    rng, same, out = np.random.Generator(kind(3)), np.random.Generator(kind(3)), np.empty(7)
+    _filled(Uniforms.of(rng), out)
+    assert np.array_equal(out, same.random(7)) and rng.random() == same.random()

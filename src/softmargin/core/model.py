@@ -62,7 +62,7 @@ class Model:
     @property
     def free_dimension(self) -> int:
         """How many of these dimensions are not shrunk."""
-        return self.space.dimension(int(self.free.sum()))
+        return self.space.dimension(int(np.count_nonzero(self.free)))
 
     @property
     def more_coefficients(self) -> bool:

@@ -83,6 +83,9 @@ class Block(Protocol):
     def sums(self, *terms: Any) -> Any:
         """Sum of a vector over rows, or of the products of a pair of vectors, for each term: one vector of numbers."""
 
+    def totals(self, vectors: Any) -> Any:
+        """Sums of several vectors over rows, which are the rows of a matrix or the items of a list: one vector."""
+
     def products(self, vectors: Array) -> Any:
         """Matrix of the inner products of vectors over rows, which are the rows of a matrix."""
 

@@ -175,7 +175,7 @@ def likelihood(block: Any, loss: Any, kept: One) -> Any:
 def likelihood_along(block: Any, small: tuple[Any, list[float]], along: One, *fixed: One) -> Any:
     """Sum the log likelihood at each of some multiples of predictors, to which others may be added."""
     loss, factors = small
-    return (block.sums(*loss.loglik_along(block.y, block.weight, factors, along.f, *[each.f for each in fixed])),)
+    return (block.totals(loss.loglik_along(block.y, block.weight, factors, along.f, *[each.f for each in fixed])),)
 
 
 def stretched(block: Any, factor: float, along: One, *fixed: One) -> Any:

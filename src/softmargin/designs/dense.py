@@ -151,7 +151,7 @@ class Dense(Design):
             if used:
                 rows = buffer[:used]
                 A += rows.T @ rows  # one array on both sides: NumPy calls syrk
-        return A, self.rmatvec(b, lo, hi) if b.any() else np.zeros(q)
+        return A, self.rmatvec(b, lo, hi) if np.count_nonzero(b) else np.zeros(q)
 
     def row_quad(self, root: Array, lo: int = 0, hi: int | None = None) -> Array:
         return self.moments(np.zeros(len(root)), root, lo, hi)[1]

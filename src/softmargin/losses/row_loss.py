@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,13 @@ _RECORDS: dict[str, tuple[Any, int]] = {  # what a face returns, and of how many
     "gaussian": (Message, 3),
     "draw": (Rows, 2),
 }
-_FLOAT = np.dtype(np.float64)
+_FLOAT, _STEP = np.dtype(np.float64), (8,)
 _NONE = np.zeros(0)
 _PER_ROW = ("y", "c", "f", "v")
-_RANDOM: dict[str, str] = {"normal": "standard_normal", "uniform": "random"}  # methods of a generator
+_RANDOM: dict[str, Callable[[Any, int], Any]] = {
+    "normal": lambda rng, size: rng.standard_normal(size),
+    "uniform": lambda rng, size: rng.random(size),
+}
 
 
 class RowLoss(Loss):
@@ -164,7 +167,7 @@ class _Face:
 
     def __call__(self, loss: Any, rng: Any, *rows: Any) -> Any:
         take, loop = self.made or self._make()
-        shape = np.shape(rows[2])
+        shape = None
         if not _plain(rows):
             if (runner := elsewhere(rows)) is not None:
                 return self._elsewhere(runner, loss, rng, rows)
@@ -172,7 +175,7 @@ class _Face:
         size = len(rows[2])
         out = [np.empty(size) for _ in range(self.results)]
         loop(*[rows[at] if type(at) is int else at(loss, rng, size) for at in take], *out)
-        return self.record(*(out if len(shape) == 1 else [each.reshape(shape) for each in out]))
+        return self.record(*(out if shape is None else [each.reshape(shape) for each in out]))
 
     def multiples(self, loss: Any, y: Any, c: Any, factors: Any, along: Any, *fixed: Any) -> Any:
         """The answers at multiples of predictors, to which others may be added: a matrix of one row per multiple."""
@@ -212,22 +215,18 @@ def _other(name: str) -> Callable[[Any, Any, int], Any]:
     """What an argument is that is not a row's, as a function of the loss, the generator and the number of rows."""
     if name == "rng":
         return lambda loss, rng, size: rng
-    for start, method in _RANDOM.items():
+    for start, numbers in _RANDOM.items():
         if name.startswith(start):
-            return lambda loss, rng, size: methodcaller(method, size)(rng)
+            return lambda loss, rng, size: numbers(rng, size)
     field = attrgetter(name)
     return lambda loss, rng, size: float(field(loss))
 
 
 def _plain(rows: Any) -> bool:
     """Whether the loops take the rows as they are: flat arrays of doubles, of one length."""
-    shape = np.shape(rows[0])
-    if len(shape) != 1:
-        return False
+    size = rows[0].size if type(rows[0]) is np.ndarray else 0
     for each in rows:
-        if type(each) is not np.ndarray or each.dtype is not _FLOAT or each.shape != shape:
-            return False
-        if not each.flags.c_contiguous:
+        if type(each) is not np.ndarray or each.dtype is not _FLOAT or each.strides != _STEP or each.size != size:
             return False
     return True
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.capabilities import Parameters, Part, optional
+from softmargin.rows.compiled import njit
 from softmargin.rows.variates import log_concave
 
 __all__ = ["FixedScale", "HalfCauchy", "HalfT", "InverseGamma", "ScalePrior", "check_scale"]
@@ -121,9 +122,21 @@ class FixedScale(ScalePrior):
         return 0.0
 
 
-def _log1p_exp(x: float) -> float:
-    """``log(1 + e^x)`` without overflow."""
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+@njit(cache=True, nogil=True)
+def _mode(e: float, m: float, kappa: float, prior: float, tail: float, df: float) -> float:
+    """Mode of ``rho^m exp(-rho e)`` times a half-t in log nu: between those of both, the half-t's at ``prior``."""
+    l, half = (math.log(e) - math.log(m)) / kappa, 0.5 * (df + 1.0)
+    low, high = min(l, prior), max(l, prior)
+    for _ in range(200):
+        power, turn = kappa * e * math.exp(min(-kappa * l, 600.0)), math.tanh(l - tail)
+        slope = -kappa * m + power + 1.0 - half * (1.0 + turn)
+        low, high = (l, high) if slope > 0.0 else (low, l)
+        before, l = l, l + slope / (kappa * power + half * (1.0 - turn * turn) + 1e-250)
+        if not low <= l <= high:
+            l = 0.5 * (low + high)
+        if abs(l - before) < 1e-8:
+            break
+    return l
 
 
 @dataclass(frozen=True)
@@ -170,8 +183,9 @@ class HalfT(ScalePrior):
         return self._drawn(rng, 0.5 * E, 0.5 * r, 2.0) ** -2
 
     def log_density(self, log_scale: float) -> float:
-        ratio = log_scale - math.log(self.scale)
-        return self._constant + ratio - 0.5 * (self.df + 1.0) * _log1p_exp(2.0 * (log_scale - self._tail))
+        ratio, x = log_scale - math.log(self.scale), 2.0 * (log_scale - self._tail)
+        log1p_exp = (x if x > 0.0 else 0.0) + math.log1p(math.exp(-abs(x)))  # log(1 + e^x) without overflow
+        return self._constant + ratio - 0.5 * (self.df + 1.0) * log1p_exp
 
     def log_densities(self, log_scales: Array) -> Array:
         ratio = log_scales - math.log(self.scale)
@@ -204,20 +218,8 @@ class HalfT(ScalePrior):
         return 0.5 * (self.df + 1.0) / math.cosh(min(abs(distance), 300.0)) ** 2
 
     def _mode(self, e: float, m: float, kappa: float) -> float:
-        """Mode of ``-kappa m l - e exp(-kappa l) + log_density(l)``: it lies between those of its two parts."""
-        e, m = max(e, _LEAST), max(m, _LEAST)
-        l, prior = (math.log(e) - math.log(m)) / kappa, math.log(self.scale)
-        low, high, half = min(l, prior), max(l, prior), 0.5 * (self.df + 1.0)
-        for _ in range(200):
-            power, turn = kappa * e * math.exp(min(-kappa * l, 600.0)), math.tanh(l - self._tail)
-            slope = -kappa * m + power + 1.0 - half * (1.0 + turn)
-            low, high = (l, high) if slope > 0.0 else (low, l)
-            before, l = l, l + slope / (kappa * power + half * (1.0 - turn * turn) + 1e-250)
-            if not low <= l <= high:
-                l = 0.5 * (low + high)
-            if abs(l - before) < 1e-8:
-                break
-        return l
+        """Mode of ``-kappa m l - e exp(-kappa l) + log_density(l)``."""
+        return float(_mode(max(e, _LEAST), max(m, _LEAST), kappa, math.log(self.scale), self._tail, self.df))
 
     def draw_power(self, rng: np.random.Generator, e: float, m: float, kappa: float, scale: float) -> float:
         return self._drawn(rng, e, m, kappa)

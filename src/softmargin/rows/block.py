@@ -10,7 +10,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.space import Root, row_quad
-from softmargin.rows.summation import TreeSum, cell_sums
+from softmargin.rows.summation import TreeSum, cell_sums, cell_totals
 
 __all__ = ["CELL", "Block", "Whole"]
 
@@ -154,7 +154,13 @@ class Block:
 
     def sums(self, *terms: Any) -> TreeSum:
         """Sums of vectors over the rows, and of products of two where a term is a pair: one vector of numbers."""
-        values = cell_sums(terms, self.starts)
+        return self._summed(cell_sums(terms, self.starts))
+
+    def totals(self, vectors: Any) -> TreeSum:
+        """Sums of several vectors over the rows, which are the rows of a matrix: one vector of numbers."""
+        return self._summed(cell_totals(np.asarray(vectors), self.starts))
+
+    def _summed(self, values: Array) -> TreeSum:
         if len(values) == 1:
             return TreeSum.of_cell(self.first, (values[0],))
         return TreeSum.of_cells(self.first, values)

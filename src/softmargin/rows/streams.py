@@ -12,6 +12,7 @@ import numpy as np
 __all__ = ["Address", "Purpose", "Streams"]
 
 _local = threading.local()
+_AT_START = {"bit_generator": "Philox", "buffer": (0, 0, 0, 0), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
 
 
 class Purpose(IntEnum):
@@ -64,15 +65,12 @@ class Streams:
         asks for another address of the same purpose.
         """
         generators = _local.__dict__.setdefault("generators", {})
-        if purpose not in generators:
-            philox = np.random.Philox(0)
-            generators[purpose] = (np.random.Generator(philox), philox, philox.state)
-        generator, philox, state = generators[purpose]
-        state["state"]["key"][:] = self.key
+        generator: np.random.Generator | None = generators.get(purpose)
+        if generator is None:
+            generator = generators[purpose] = np.random.Generator(np.random.Philox(0))
         # the lowest counter word is left to the generator: it counts the numbers drawn at this address
-        state["state"]["counter"][:] = (0, cell, iteration, chain << 8 | int(purpose))
-        state["buffer_pos"], state["has_uint32"] = 4, 0
-        philox.state = state
+        counter = 0, cell, iteration, chain << 8 | int(purpose)
+        generator.bit_generator.state = _AT_START | {"state": {"counter": counter, "key": self.key}}
         return generator
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.rows.compiled import njit
 
-__all__ = ["TreeSum", "cell_sums", "joined"]
+__all__ = ["TreeSum", "cell_sums", "cell_totals", "joined"]
 
 _FEW = 4  # cells up to which they are added one by one
 
@@ -97,6 +97,12 @@ def _dot(x: Any, y: Any, starts: Any, out: Any, place: int) -> None:
         out[k, place] = total
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_each(vectors: Any, starts: Any, out: Any) -> None:
+    for place in range(len(vectors)):
+        _add(vectors[place], starts, out, place)
+
+
 def cell_sums(terms: tuple[Any, ...], starts: Any) -> Array:
     """Sums of vectors, or of the products of pairs of vectors, over each cell: an array (cells, terms).
 
@@ -109,4 +115,11 @@ def cell_sums(terms: tuple[Any, ...], starts: Any) -> Array:
             _dot(*term, starts, out, place)
         else:
             _add(term, starts, out, place)
+    return out
+
+
+def cell_totals(vectors: Array, starts: Any) -> Array:
+    """The same of vectors that are the rows of a matrix, in one call."""
+    out = np.empty((len(starts) - 1, len(vectors)))
+    _add_each(vectors, starts, out)
     return out

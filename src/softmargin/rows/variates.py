@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from softmargin.rows.compiled import njit
 
-__all__ = ["log_concave", "reciprocal_horseshoe", "slice_step", "tilted_stable"]
-
+__all__ = ["Uniforms", "log_concave", "reciprocal_horseshoe", "slice_step", "tilted_stable", "uniform"]
 
 _LOT = 2  # points of a shrinking slice that are evaluated at once: more would save passes, and waste half of them
+
+
+class Uniforms(NamedTuple):
+    """The uniform numbers of a generator as compiled code asks for them, by ``uniform``.
+
+    To hand over the generator itself takes longer than a pass over some thousand rows.
+    """
+
+    routine: int  # address of the function that gives the next one
+    state: int  # address of what it is given
+
+    @classmethod
+    def of(cls, rng: np.random.Generator) -> Uniforms:
+        """Those of a generator, which has to live as long."""
+        own = rng.bit_generator.ctypes
+        return cls(ctypes.cast(own.next_double, ctypes.c_void_p).value or 0, own.state_address)
+
+
+def _uniform(_: Any, uniforms: Any) -> Any:
+    def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = ir.IntType(8).as_pointer()
+        kinds = ir.FunctionType(ir.DoubleType(), [place]).as_pointer(), place
+        routine, state = (builder.inttoptr(builder.extract_value(values[0], k), kind) for k, kind in enumerate(kinds))
+        return builder.call(routine, [state])
+
+    return types.float64(uniforms), write
+
+
+uniform: Any = intrinsic(_uniform)
+"""``uniform(uniforms)``: ``rng.random()`` in compiled code, of a generator given as ``Uniforms``."""
 
 
 def slice_step(
@@ -31,17 +64,16 @@ def slice_step(
     point that is refused shrinks the interval on its own side, so that the next ones are known beforehand.
     Reference: Neal (2003), Slice sampling, Annals of Statistics 31, sections 4.1-4.2.
     """
-    below = math.log(1.0 - rng.random())
-    left = start - width * rng.random()
+    fall, side, *shares, split = rng.random(3 + _LOT).tolist()
+    left = start - width * side
     right = left + width
-    shares = rng.random(_LOT).tolist()
+    first, shrunk = (left, right), _shrunk(start, left, right, shares)
     if ahead is not None:  # with what is asked for next if the slice reaches neither end, or one of them
-        ahead([start, left, right, left - width, right + width, *_shrunk(start, left, right, shares)[0]])
-    level = log_density(start) + below
+        ahead([start, left, right, left - width, right + width, *shrunk[0]])
+    level = log_density(start) + math.log(1.0 - fall)
     # the budget of steps is split at random between the two sides, which keeps the update reversible
-    steps_left = int(max_steps * rng.random())
+    steps_left = int(max_steps * split)
     steps_right = max_steps - 1 - steps_left
-    first = left, right
     while steps_left > 0 and log_density(left) > level:
         left -= width
         steps_left -= 1
@@ -50,7 +82,7 @@ def slice_step(
         steps_right -= 1
     known = first == (left, right)
     while True:
-        points, left, right = _shrunk(start, left, right, shares)
+        points, left, right = shrunk if known else _shrunk(start, left, right, shares)
         if ahead is not None and not known:
             ahead(points)
         for point in points:
@@ -77,10 +109,12 @@ def log_concave(rng: np.random.Generator, log_density: Callable[[float], float],
     Reference: Devroye (1986), Non-Uniform Random Variate Generation, section VII.2.
     """
     top = log_density(mode)
-    sides = [_side(log_density, mode, top, sign * width) for sign in (-1.0, 1.0)]
-    parts = [abs(step) * share for step, fall in sides for share in (1.0, math.exp(-fall) / fall)]
+    sides = _side(log_density, mode, top, -width), _side(log_density, mode, top, width)
+    (left, left_fall), (right, right_fall) = sides
+    parts = -left, -left * (math.exp(-left_fall) / left_fall), right, right * (math.exp(-right_fall) / right_fall)
+    total = sum(parts)
     while True:
-        pick, k = rng.random() * sum(parts), 0
+        pick, k = rng.random() * total, 0
         while k < 3 and pick >= parts[k]:
             pick -= parts[k]
             k += 1

@@ -28,10 +28,11 @@ class _Lapack:
 
     def factor(self, A: Array, unit: Array, jitter: float) -> Array:
         """Lower triangular factor, in Fortran order, of a matrix scaled to a unit diagonal."""
-        scaled = (A * unit) * unit[:, None]
+        scaled = A * unit
+        scaled *= unit[:, None]
         if jitter:
             scaled.flat[:: len(unit) + 1] = 1.0 + jitter * len(unit)
-        factor, info = dpotrf(scaled.T, lower=1, clean=1)
+        factor, info = dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)
         if info != 0:
             raise np.linalg.LinAlgError("the precision matrix is not positive definite")
         return factor

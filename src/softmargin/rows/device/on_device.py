@@ -68,6 +68,10 @@ class DeviceBlock:
         found = [each[0] @ each[1] if isinstance(each, tuple) else each.sum() for each in terms]
         return (np.array(self.library.home(self.library.xp.stack(found))),)
 
+    def totals(self, vectors: Any) -> tuple[Array]:
+        """Sums of several vectors over the rows."""
+        return self.sums(*vectors)
+
     def products(self, vectors: Any) -> tuple[Array]:
         """Matrix of the inner products of vectors."""
         return (np.array(self.library.home(vectors @ vectors.T)),)

@@ -23,6 +23,7 @@ from softmargin.engines.sampling.moves.scale import ScaleMove
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.rows.compiled import njit
 from softmargin.rows.in_memory import at_home
+from softmargin.rows.variates import Uniforms, uniform
 
 __all__ = ["Axes", "AxisMoves", "axes_for"]
 
@@ -55,7 +56,7 @@ def _height(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scan(
-    rng: Any, beta: Any, past: Any, axes: Any, products: Any, fall: Any, slopes: Any, quadratic: Any, linear: Any
+    numbers: Any, beta: Any, past: Any, axes: Any, products: Any, fall: Any, slopes: Any, quadratic: Any, linear: Any
 ) -> None:
     """One slice update along every axis in turn; ``past`` are the predictors beyond their kinks. Both change in place.
 
@@ -64,10 +65,10 @@ def scan(
     here = _height(0.0, beta, axes[0], past, products[0], fall, slopes[0], quadratic, linear)
     for a in range(len(axes)):
         axis, m, slope = axes[a], products[a], slopes[a]
-        level = here + np.log(1.0 - rng.random())
-        left = -_WIDTH * rng.random()
+        level = here + np.log(1.0 - uniform(numbers))
+        left = -_WIDTH * uniform(numbers)
         right = left + _WIDTH
-        steps_left = int(_BUDGET * rng.random())
+        steps_left = int(_BUDGET * uniform(numbers))
         steps_right = _BUDGET - 1 - steps_left
         while steps_left > 0 and _height(left, beta, axis, past, m, fall, slope, quadratic, linear) > level:
             left -= _WIDTH
@@ -76,7 +77,7 @@ def scan(
             right += _WIDTH
             steps_right -= 1
         while True:
-            t = left + (right - left) * rng.random()
+            t = left + (right - left) * uniform(numbers)
             there = _height(t, beta, axis, past, m, fall, slope, quadratic, linear)
             if there > level:
                 break
@@ -125,7 +126,7 @@ class Axes(NamedTuple):
         penalty: Any = model.prior.penalty(prior.values["scale"])
         centre = model.prior.centre
         beta, past = beta.copy() if centre is None else beta - centre, f - self.kink
-        scan(rng, beta, past, self.axes, self.products, self.fall, self.slopes, *penalty)
+        scan(Uniforms.of(rng), beta, past, self.axes, self.products, self.fall, self.slopes, *penalty)
         past += self.kink
         return beta if centre is None else beta + centre, past
 

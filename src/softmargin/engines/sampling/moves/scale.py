@@ -32,7 +32,7 @@ class Line:
 
     def ahead(self, points: list[float]) -> None:
         """Find the log likelihood at some points in one pass."""
-        points = [t for t in points if abs(t) < FARTHEST]
+        points = [t for t in points if -FARTHEST < t < FARTHEST]
         if not points:
             return
         found = self.blocks.sum(likelihood_along, (self.loss, [math.exp(t) for t in points]), *self.kept)[0]
