@@ -49,10 +49,10 @@ def test_two_classes_are_the_binary_model(inference):
     y, ones = y[:200], np.ones(200)
     columns = kept_columns(X, ones, intercept=True, standardized=True)
     recipe = Recipe(Ridge(scale=0.7), Hinge(), inference, 0.5, run={"tol": 1e-12})
-    two = fit_two_classes(recipe, X, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0)).fit.posterior
+    two = fit_two_classes(recipe, X, 2.0 * y - 1.0, ones, ones, columns, streams=Streams((0, 0))).fit.posterior
     wide = Ridge(scale=0.7 * np.sqrt(2.0), intercept_scale=1e4 * np.sqrt(2.0))
     one = fit_sum_to_zero(
-        replace(recipe, prior=wide), X, y, ones, ones, columns, None, 2, streams=Streams(0)
+        replace(recipe, prior=wide), X, y, ones, ones, columns, None, 2, streams=Streams((0, 0))
     ).fit.posterior
     design = design_for(X, columns)
     f, v = two.moments(design)

@@ -40,9 +40,9 @@ def two_models(effect, wide, inference, prior=None):
     columns = kept_columns(X, ones, intercept=True, standardized=True)
     run = {"tol": 1e-12, "max_iter": 2000}
     recipe = Recipe(Ridge(0.7), Hinge(), inference, 0.5, effects=(effect,), run=run)
-    two = fit_two_classes(recipe, rows, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0))
+    two = fit_two_classes(recipe, rows, 2.0 * y - 1.0, ones, ones, columns, streams=Streams((0, 0)))
     recipe = Recipe(Ridge(0.7 * ROOT, None, 1e4 * ROOT), Hinge(), inference, 0.5, effects=(wide,), run=run)
-    one = fit_sum_to_zero(recipe, rows, y, ones, ones, columns, None, 2, streams=Streams(0))
+    one = fit_sum_to_zero(recipe, rows, y, ones, ones, columns, None, 2, streams=Streams((0, 0)))
     new = Labelled(X[:8], {"groups": np.array([0, 1, 2, 3, 90, 90, 91, 5])}, (0, 1))
     return two, one, new
 
@@ -134,9 +134,9 @@ def test_selection_beside_groups_is_that_of_two_classes():
         effect = RandomEffect("groups", hyperprior=HalfT(root))
         recipe = Recipe(prior, Hinge(), "gibbs", 0.5, effects=(effect,), run=run)
         if many:
-            model = fit_sum_to_zero(recipe, rows, y, ones, ones, columns, None, 2, streams=Streams(0))
+            model = fit_sum_to_zero(recipe, rows, y, ones, ones, columns, None, 2, streams=Streams((0, 0)))
         else:
-            model = fit_two_classes(recipe, rows, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0))
+            model = fit_two_classes(recipe, rows, 2.0 * y - 1.0, ones, ones, columns, streams=Streams((0, 0)))
         draws = np.concatenate([np.log(model.joint.recorded["groups"] / root), np.log(model.joint.scale / root)])
         found.append((model.inclusion(), draws.reshape(2, 40, -1).mean(axis=2)))  # 20 batches of each chain
     (one, batches), (two, others) = found

@@ -65,8 +65,8 @@ def test_two_classes_are_the_binary_model_with_missing_entries(inference, groups
         own = {"learning_rate": rate} if given else {"learning_rate": "auto", "candidate": Candidate(False, rate)}
         return Recipe(prior, Hinge(), inference, incomplete=True, effects=effects, run=run, **own)
 
-    two = fit_two_classes(recipe(1.0), rows, 2.0 * y - 1.0, ones, ones, columns, streams=Streams(0))
-    one = fit_sum_to_zero(recipe(ROOT), rows, y, ones, ones, columns, None, 2, streams=Streams(0))
+    two = fit_two_classes(recipe(1.0), rows, 2.0 * y - 1.0, ones, ones, columns, streams=Streams((0, 0)))
+    one = fit_sum_to_zero(recipe(ROOT), rows, y, ones, ones, columns, None, 2, streams=Streams((0, 0)))
     tol = 1e-5 if inference != "map" else 1e-3  # the mode is approached by EM, which creeps
     f, v = two.moments(rows)
     scores, V = one.moments(rows)
