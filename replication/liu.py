@@ -138,7 +138,7 @@ def joint_model(X: Any, y: Any, prior: Any) -> Model:
     design: Any = ClassDesign.of(Dense.plain(np.ascontiguousarray(X), intercept=True), weights)
     blocks = Blocks(design, -np.ones(len(design.index)), weights[weights > 0.0])
     bound = prior.bind(design.free, len(design.index), classes=3)
-    return Model(blocks, Hinge(), bound, design.free, Streams(0), SumToZero.of(design))
+    return Model(blocks, Hinge(), bound, design.free, Streams((0, 0)), SumToZero.of(design))
 
 
 def printed(X: Any, y: Any, nu: float, iterations: int) -> Any:

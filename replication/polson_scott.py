@@ -80,7 +80,7 @@ class Spam:
             Hinge(),
             prior.bind(free, len(sign)),
             free,
-            Streams(0),
+            Streams((0, 0)),
             Full(),
         )
 
