@@ -43,6 +43,7 @@ class Cold(NamedTuple):
     setting: Setting
     candidate: Candidate
     machine: Quick  # of some of the rows
+    learned: bool  # whether the width is: one that is given stays
 
     def rows(self, rows: KernelRows, base: float = 1.0) -> KernelRows:
         """Rows under its rate and its prior, in units of ``base``."""
@@ -50,6 +51,8 @@ class Cold(NamedTuple):
 
     def among(self, size: int) -> Setting:
         """The kernel for a fit on ``size`` points; with many more than chose its width it is narrower."""
+        if not self.learned:
+            return self.setting
         return self.setting.wider(-_NARROWER * max(0.0, float(np.log2(size / SEARCHED))))
 
     def messages(self, rows: KernelRows, base: float) -> Neighbour:
@@ -67,9 +70,12 @@ def _named(setting: Setting, candidate: Candidate) -> dict[str, Any]:
 
 
 def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
-    """The cold posterior, where refits of folds of some rows prefer it to the one that was settled on."""
+    """The cold posterior, where refits of folds of some rows prefer it to the one that was settled on.
+
+    It is not tried where classes overlap by the ``score`` of left-out rows, nor where rate, scale or weights are given.
+    """
     request = settled.request
-    free = isinstance(request.learning_rate, str) and rows.prior.learned
+    free = isinstance(request.learning_rate, str) and request.tilts and rows.prior.learned
     if not (free and rows.loss.margin_slope > 0.0 and score < _CLEAN * entropy(rows.label, rows.weight)):
         return None
     some = sampled(replace(rows, prior=kernel_prior("learn")), SEARCHED)
@@ -112,18 +118,19 @@ def _searched(rows: KernelRows, settled: Settled, warm: Quick) -> Cold:
     With the scale fixed, leave-one-out does not favour wide kernels at high rates.
     """
     candidate, before, record = Candidate(settled.candidate.tilt, _RATE), warm.left, settled.record
+    learned = settled.request.length_scale == "learn" and settled.setting.kernel.length is not None
 
     def at(step: int) -> Cold:
         nonlocal before
         begun, setting = time.process_time(), settled.setting.wider(_STEP * step)
-        cold = Cold(setting, candidate, warm)
+        cold = Cold(setting, candidate, warm, learned)
         cold = cold._replace(machine=_quick(cold.rows(rows), setting, before, TIGHT))
         before = cold.machine.left
         record.add(cold.value, "leave-one-out", cold.machine.loo.score, np.nan, time.process_time() - begun)
         return cold
 
     best = at(0)
-    if settled.request.length_scale != "learn" or best.setting.kernel.length is None:
+    if not learned:
         return best
     for side in (-1, 1):
         for step in range(1, _FARTHEST + 1):

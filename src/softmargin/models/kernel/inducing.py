@@ -149,7 +149,7 @@ class _Doubling:
         level = fit_level(rows, features, model, state=cold.messages(rows, self.base), **run)
         value, score = {"n_inducing": features.size, **cold.value, **setting.value}, level.held.loo.objective
         record.add(value, "leave-one-out", score, np.nan, time.process_time() - begun)
-        if not score < best.held.loo.objective:
+        if not (level.outcome.interrupted or score < best.held.loo.objective):
             return None
         record.taken = value
         return level, cold
