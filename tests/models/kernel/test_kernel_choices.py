@@ -14,8 +14,8 @@ from softmargin.designs.kernel.kernels import Kernel
 from softmargin.inference import choices
 from softmargin.inference.choices import Candidate
 from softmargin.losses import Hinge
-from softmargin.models.kernel.choice import _sampled
 from softmargin.models.kernel.comparison import Comparison, Look
+from softmargin.models.kernel.folds import sampled
 from softmargin.models.kernel.inducing import level_sizes
 from softmargin.models.kernel.search import KernelRows, Search, Setting, Width, kernel_prior
 from softmargin.rows.streams import Streams
@@ -185,7 +185,7 @@ def test_a_rare_class_has_more_than_its_share_of_the_rows_that_choose():
     sign = np.where(y == 1, 1.0, -1.0)
     ones = np.ones(len(y))
     rows = KernelRows(X, sign, ones, ones, Hinge(), kernel_prior("learn"), Streams.from_random_state(0))
-    some = _sampled(rows, 400)
+    some = sampled(rows, 400)
     assert len(some.sign) == 400
     assert (some.sign > 0).sum() == 100
     np.testing.assert_allclose(some.weight[some.sign > 0], 1.0)

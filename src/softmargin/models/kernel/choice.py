@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from softmargin.core.array import Array
-from softmargin.designs.kernel.features import rescaled
 from softmargin.designs.kernel.kernels import Kernel
 from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.inducing import Neighbour
-from softmargin.inference.choices import Candidate, Record, Refits, Rules, Trial, choose, entropy, refitted
+from softmargin.inference.choices import Candidate, Record, Rules, choose, entropy
 from softmargin.inference.settings import Fit
-from softmargin.inference.trials import Trials, loss_of, row_order
 from softmargin.loo.folds import Part
 from softmargin.models.kernel.comparison import Comparison
+from softmargin.models.kernel.folds import SEARCHED, SampledTrials, counted, ordered, refit_losses, sampled
 from softmargin.models.kernel.levels import Level, machine_of, messages_at
 from softmargin.models.kernel.models import KernelBinary
-from softmargin.models.kernel.search import (
-    WIDEST,
-    Before,
-    KernelRows,
-    Quick,
-    Search,
-    Setting,
-    kernel_prior,
-    quick_fit,
-    settings_of,
-)
-from softmargin.rows.streams import Purpose
+from softmargin.models.kernel.search import WIDEST, Before, KernelRows, Quick, Search, Setting, quick_fit, settings_of
 
 __all__ = ["Request", "Settled", "settle"]
 
-_TIGHT = 1e-8  # share of the variance that refits may leave out: they predict new rows, with all of their variance
-_SEARCHED = 400  # rows, at most, that a width is searched on
-_SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
 # Steps by refits of three folds, and where leave-one-out does not object: a scale that runs away shows there first.
 # A flat plain fit may rank well, and has no coefficients.
 _RULES = Rules(steps=(2.0, 4.0), gate=0.0, folds=3, dropped=0.0)
@@ -63,6 +45,7 @@ class Settled(NamedTuple):
     machine: KernelBinary
     record: Record
     rows: KernelRows  # that the fit is of
+    request: Request
     level: Level | None = None  # the fit, where it is one on inducing points
 
     @property
@@ -95,7 +78,7 @@ def settle(rows: KernelRows, request: Request) -> Settled:
     more of them the width once more, and the rate. One search for the width serves both tilts: it is made with tilted
     weights where they may be tried, since a plain fit on its way to a constant says nothing about widths.
     """
-    some, record = _sampled(rows, _SEARCHED), Record()
+    some, record = sampled(rows, SEARCHED), Record()
     auto, likelihood = isinstance(request.learning_rate, str), rows.loss.normalised
     given = None if auto and not likelihood else Candidate(False, 1.0 if auto else float(request.learning_rate))
     first = Candidate(request.tilts, _RULES.base)
@@ -110,7 +93,7 @@ def settle(rows: KernelRows, request: Request) -> Settled:
     else:
         candidate = given
         machine = known[given] if given in known else _quick(some.at_candidate(given), setting, before)
-    settled = Settled(setting, middle, candidate, machine, record, some)
+    settled = Settled(setting, middle, candidate, machine, record, some, request)
     if again and (given is None or len(record.entries)):
         settled = _compared(rows, settled, request, first, given)
     taken = settled.candidate
@@ -122,7 +105,7 @@ def _compared(
     rows: KernelRows, settled: Settled, request: Request, first: Candidate, given: Candidate | None
 ) -> Settled:
     """What some rows chose, compared with more of them on inducing points."""
-    more = _sampled(rows, _COMPARED)
+    more = sampled(rows, _COMPARED)
     comparison = Comparison(more, settled.setting, settled.record)
     at = settled.candidate if given is None else first
     if request.tilts and given is None and not at.tilt:
@@ -139,27 +122,7 @@ def _compared(
     elif given != first:
         best = comparison.at(best.setting, given, best.level.messages)
     machine = machine_of(more.at_candidate(best.candidate), best.level)
-    return Settled(best.setting, settled.middle, best.candidate, machine, settled.record, more, best.level)
-
-
-def _sampled(rows: KernelRows, size: int) -> KernelRows:
-    """At most ``size`` of the rows, more of a rare class than its share.
-
-    A row of that class weighs what it does in all rows, which is what tilted weights go by, and the other class as much
-    more as it does there.
-    """
-    n, label = len(rows.sign), rows.label
-    if n <= size:
-        return rows
-    rng = rows.streams.at(Purpose.START)
-    classes = [np.flatnonzero(label == 0), np.flatnonzero(label == 1)]
-    rare = int(len(classes[1]) < len(classes[0]))
-    few = min(len(classes[rare]), round(size * max(_SHARE, len(classes[rare]) / n)))
-    sizes = [few, size - few] if rare == 0 else [size - few, few]
-    index = np.sort(np.concatenate([rng.choice(own, k, replace=False) for own, k in zip(classes, sizes, strict=True)]))
-    some = rows.take(index)
-    times = np.bincount(label, rows.weight) / np.bincount(some.label, some.weight)
-    return replace(some, weight=some.weight * (times / times[rare])[some.label])
+    return Settled(best.setting, settled.middle, best.candidate, machine, settled.record, more, request, best.level)
 
 
 def _quick(rows: KernelRows, setting: Setting, before: Before | None, **options: float) -> Quick:
@@ -187,23 +150,6 @@ def _width(
     return best.setting.wider(best.step), best.setting.kernel.length, best.machine, best.machine.left
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _SampledTrials(Trials):
-    """Trials on some of the rows, where ``count`` is what each stands for: folds deal out the rows that are there.
-
-    Were they dealt out by what they stand for, a row would be split over folds and help to predict itself.
-    """
-
-    observed: Array
-
-    def refits(self, candidate: Candidate, trial: Trial, rival: Refits | None = None) -> Refits | None:
-        loss = partial(self.loss, candidate, trial.fit)
-        found = refitted(self.label, self.order, self.observed, self.rules.folds, loss, rival=rival)
-        if found is None:
-            return None
-        return found._replace(weight=found.weight * (self.count / self.observed)[found.rows])
-
-
 def _chosen(
     rows: KernelRows,
     setting: Setting,
@@ -226,18 +172,10 @@ def _chosen(
         return machine.fit
 
     def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
-        state = machines[candidate].left  # started from nothing, wide kernels may end in a worse optimum
-        index, share = train
-        start = Before(state.ku[index] * share, state.f[index], state.Du)
-        some = rows.take(index)
-        prior = kernel_prior(machines[candidate].fit.scale)  # that of all rows: learned anew it takes most of the steps
-        some = replace(some, count=some.count * share, weight=some.weight * share, prior=prior)
-        machine = _quick(some.at_candidate(candidate), setting, start, loose=_TIGHT)
-        return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
+        return refit_losses(rows, setting, candidate, machines[candidate], train, test)
 
-    order = row_order(rescaled(rows.X, setting.columns))  # in the columns that the kernel sees: units do not matter
-    count = rows.weight * (rows.count.sum() / rows.weight.sum())  # as many as there are rows
-    trials = _SampledTrials(quick, loss, rows.label, count, order, tilts, rules=rules, observed=rows.count)
+    dealt = ordered(rows, setting)
+    trials = SampledTrials(quick, loss, rows.label, counted(rows), dealt, tilts, rules=rules, observed=rows.count)
     choice = choose(trials, rules)
     new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record
     record.entries += [entry._replace(value=setting.value | entry.value) for entry in new]

@@ -20,6 +20,7 @@ from softmargin.inference.trials import Chosen
 from softmargin.loo.link import WORTH, fit_link
 from softmargin.loo.stochastic_cavity import held_out
 from softmargin.models.kernel.choice import Settled
+from softmargin.models.kernel.cold import TIGHT, Cold, colder
 from softmargin.models.kernel.levels import Level, fit_level, machine_of, messages_at, model_on, points_of
 from softmargin.models.kernel.models import KernelBinary
 from softmargin.models.kernel.plan import FEW
@@ -92,8 +93,11 @@ def fit_points(rows: KernelRows, settled: Settled, base: float, task: Task, size
         model = model_on(rows, features, features.design(rows.X))
         level = fit_level(rows, features, model, tol=tol, state=settled.messages(rows, base), **run)
     else:
-        level = _Doubling(rows, settled, base, {"tol": max(tol, _ROUGH), **run}).enough()
-        if tol < _ROUGH and not level.outcome.interrupted:
+        doubling = _Doubling(rows, settled, base, {"tol": max(tol, _ROUGH), **run})
+        level, cold = doubling.enough()
+        if cold is not None:
+            rows, chosen = cold.rows(rows, base), Chosen(cold.candidate, settled.record)
+        if tol < (_ROUGH if cold is None else TIGHT) and not level.outcome.interrupted:
             level = fit_level(rows, level.features, level.model, tol=tol, state=level.outcome.state, **run)
     return machine_of(rows, level, base, chosen)
 
@@ -107,13 +111,18 @@ class _Doubling:
     base: float
     run: dict[str, Any]
 
-    def enough(self) -> Level:
-        """Double the points while that pays; each fit starts from the messages and the scale of the one before."""
+    def enough(self) -> tuple[Level, Cold | None]:
+        """Double the points while that pays; each fit starts from the messages and the scale of the one before.
+
+        Where they are to be as many as there may be, the rows hardly overlap, and the cold posterior is tried as well.
+        """
         record, best = self.settled.record, self.settled.level
         sizes = list(level_sizes(len(self.rows.sign)))
         for number, size in enumerate(sizes):
             if number == 0 and best is not None:
                 level = best
+            elif best is not None and size == sizes[-1] and (found := self.colder(size, best)) is not None:
+                return found
             else:
                 level = self.fitted(size, best, learns=number < _LEARNED, last=size == sizes[-1])
             gain = math.inf if number == 0 or best is None else best.held.loo.objective - level.held.loo.objective
@@ -125,7 +134,25 @@ class _Doubling:
         if len(best.model.y) < len(self.rows.sign):
             best = self.fitted(max(best.features.size, size), best, learns=False, last=True)
         record.taken["n_inducing"] = best.features.size
-        return best
+        return best, None
+
+    def colder(self, size: int, best: Level) -> tuple[Level, Cold] | None:
+        """The cold posterior on ``size`` points, if folds prefer it and leave-one-out does not object."""
+        cold = colder(self.rows, self.settled, best.held.loo.score)
+        if cold is None:
+            return None
+        begun, record, rows = time.process_time(), self.settled.record, cold.rows(self.rows, self.base)
+        setting = cold.among(size)
+        features = points_of(rows, setting, size).in_units(self.base)
+        model = model_on(rows, features, features.design(rows.X))
+        run = self.run | {"tol": min(self.run["tol"], TIGHT)}
+        level = fit_level(rows, features, model, state=cold.messages(rows, self.base), **run)
+        value, score = {"n_inducing": features.size, **cold.value, **setting.value}, level.held.loo.objective
+        record.add(value, "leave-one-out", score, np.nan, time.process_time() - begun)
+        if not (level.outcome.interrupted or score < best.held.loo.objective):
+            return None
+        record.taken = value
+        return level, cold
 
     def fitted(self, size: int, before: Level | None, *, learns: bool, last: bool) -> Level:
         """The fit on ``size`` points; with all rows if it is the ``last``, whose scale is that of the one before."""

@@ -27,6 +27,7 @@ from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full
 
 __all__ = [
+    "ROUGH",
     "TRUSTED",
     "WIDEST",
     "WORTH",
@@ -43,7 +44,7 @@ __all__ = [
 
 _SPREAD = 2.5  # half of the prior standard deviations of f are larger
 _LOOSE = 1e-3  # share of a row's variance that the features of a fit which is only compared may leave out
-_ROUGH = 1e-4  # relative change of the bound at which such a fit stops
+ROUGH = 1e-4  # relative change of the bound at which such a fit stops
 _STEPS = 40  # most steps of such a fit: where the scale collapses it would take many, and is not chosen
 TRUSTED = 0.8  # largest k v up to which a leave-one-out score may choose a width
 NARROWEST, WIDEST = -3.0, 4.0  # widths tried, as powers of two of the mean distance
@@ -198,10 +199,11 @@ def quick_fit(
     *,
     least: float = 0.0,
     loose: float = _LOOSE,
+    tol: float = ROUGH,
 ) -> Quick | None:
     """A fit to be compared, started from another one of the same rows; None as soon as its scale is below ``least``.
 
-    Its features may leave the share ``loose`` of a row's variance out.
+    Its features may leave the share ``loose`` of a row's variance out; ``tol`` is the relative change at its end.
     """
     features, F = kernel_map(setting.kernel, rows.X, rows.count, setting.columns, rows.at, tolerance=loose)
     model, outcome = rows.model(F), Outcome(None)
@@ -209,7 +211,7 @@ def quick_fit(
     def fallen(state: Any) -> bool:
         return bool(state.prior.values["scale"] < least)
 
-    run(_Continued(before=before), model, max_iter=_STEPS, tol=_ROUGH, inner=True, outcome=outcome, enough=fallen)
+    run(_Continued(before=before), model, max_iter=_STEPS, tol=tol, inner=True, outcome=outcome, enough=fallen)
     if fallen(outcome.state):
         return None
     state, readout = outcome.state, rows.readout(F.shape[1], tol=1e-6)
