@@ -72,10 +72,12 @@ def _named(setting: Setting, candidate: Candidate) -> dict[str, Any]:
 def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
     """The cold posterior, where refits of folds of some rows prefer it to the one that was settled on.
 
-    It is not tried where classes overlap by the ``score`` of left-out rows, nor where rate, scale or weights are given.
+    It is not tried where classes overlap by the ``score`` of left-out rows, nor where rate, scale or weights are given,
+    nor on so few rows that each of them shapes the fit: its closed-form scores are made for the link, and flatter there.
     """
     request = settled.request
     free = isinstance(request.learning_rate, str) and request.tilts and rows.prior.learned
+    free = free and len(rows.sign) > SEARCHED
     if not (free and rows.loss.margin_slope > 0.0 and score < _CLEAN * entropy(rows.label, rows.weight)):
         return None
     some = sampled(replace(rows, prior=kernel_prior("learn")), SEARCHED)
