@@ -149,7 +149,7 @@ def conditional(prior, E, r):
     return x, mass / mass[-1]
 
 
-@pytest.mark.parametrize(("E", "r"), [(3.7, 5), (0.3, 1), (60.0, 40)])
+@pytest.mark.parametrize(("E", "r"), [(3.7, 5), (0.3, 1), (60.0, 40), (1e4, 12), (1e-4, 12)])
 @pytest.mark.parametrize("prior", LEARNED, ids=str)
 def test_draws_have_the_conditional_law_from_wherever_they_start(prior, E, r):
     rng = np.random.default_rng(3)

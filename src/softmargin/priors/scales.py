@@ -122,6 +122,11 @@ class FixedScale(ScalePrior):
         return 0.0
 
 
+def _log1p_exp(x: float) -> float:
+    """``log(1 + e^x)`` without overflow."""
+    return (x if x > 0.0 else 0.0) + math.log1p(math.exp(-abs(x)))
+
+
 @njit(cache=True, nogil=True)
 def _mode(e: float, m: float, kappa: float, prior: float, tail: float, df: float) -> float:
     """Mode of ``rho^m exp(-rho e)`` times a half-t in log nu: between those of both, the half-t's at ``prior``."""
@@ -183,9 +188,8 @@ class HalfT(ScalePrior):
         return self._drawn(rng, 0.5 * E, 0.5 * r, 2.0) ** -2
 
     def log_density(self, log_scale: float) -> float:
-        ratio, x = log_scale - math.log(self.scale), 2.0 * (log_scale - self._tail)
-        log1p_exp = (x if x > 0.0 else 0.0) + math.log1p(math.exp(-abs(x)))  # log(1 + e^x) without overflow
-        return self._constant + ratio - 0.5 * (self.df + 1.0) * log1p_exp
+        ratio = log_scale - math.log(self.scale)
+        return self._constant + ratio - 0.5 * (self.df + 1.0) * _log1p_exp(2.0 * (log_scale - self._tail))
 
     def log_densities(self, log_scales: Array) -> Array:
         ratio = log_scales - math.log(self.scale)
@@ -229,14 +233,29 @@ class HalfT(ScalePrior):
         if not math.isfinite(e):
             raise FloatingPointError("the energy of the coefficients is not a finite number")
         e, tail, half, power = max(e, _LEAST), self._tail, 0.5 * (self.df + 1.0), 1.0 - kappa * m
+        if kappa * m >= max(2.0, 2.0 * half / kappa):
+            return math.exp(self._by_tangent(rng, e, m, kappa))
 
         def log_posterior(l: float) -> float:
-            x = 2.0 * (l - tail)
-            prior = half * ((x if x > 0.0 else 0.0) + math.log1p(math.exp(-abs(x))))
-            return power * l - prior - e * math.exp(min(-kappa * l, 700.0))
+            return power * l - half * _log1p_exp(2.0 * (l - tail)) - e * math.exp(min(-kappa * l, 700.0))
 
         width = 2.0 / (kappa * math.sqrt(m) + 1.0)
         return math.exp(log_concave(rng, log_posterior, self._mode(e, m, kappa), width=width))
+
+    def _by_tangent(self, rng: np.random.Generator, e: float, m: float, kappa: float) -> float:
+        """A draw of log nu by rejection, where the coefficients say more about it than the hyperprior.
+
+        Without the hyperprior ``nu^-kappa`` is a gamma variable. The log density of log nu is concave, so its tangent
+        at a point is above it: the tangent changes the shape of the gamma variable, the rest is rejection.
+        """
+        tail, half, log_e = self._tail, 0.5 * (self.df + 1.0), math.log(e)
+        at = (log_e - math.log(m)) / kappa
+        top, slope = _log1p_exp(2.0 * (at - tail)), 1.0 + math.tanh(at - tail)
+        shape = m - (1.0 - half * slope) / kappa
+        while True:
+            l = (log_e - math.log(max(rng.standard_gamma(shape), _LEAST))) / kappa
+            if half * (_log1p_exp(2.0 * (l - tail)) - top - slope * (l - at)) <= rng.standard_exponential():
+                return l
 
     def log_density_power(self, log_scale: float, kappa: float) -> float:
         return self.log_density(log_scale)

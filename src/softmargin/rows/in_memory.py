@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -106,7 +107,8 @@ class Blocks(ByVisits):
         n = self.shape[0]
         self.cells = [Cell(k, lo, min(lo + CELL, n)) for k, lo in enumerate(range(0, n, CELL))]
         groups = min(len(self.cells), n_blocks or max(workers, -(-len(self.cells) // _BLOCK)))
-        self._groups = [list(g) for g in np.array_split(np.arange(len(self.cells)), groups)]
+        ends = [len(self.cells) * k // groups for k in range(groups + 1)]
+        self._groups = [range(lo, hi) for lo, hi in pairwise(ends)]
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self._made: list[Block] | None = None
 
@@ -172,7 +174,7 @@ class Blocks(ByVisits):
     def reduce(self, fn: Callable[[Cell], tuple[Any, ...]]) -> tuple[Any, ...]:
         """Sum over cells of the tuples ``fn`` returns, in a fixed tree order."""
 
-        def partial(group: list[int]) -> TreeSum:
+        def partial(group: range) -> TreeSum:
             tree = TreeSum()
             for k in group:
                 tree.push(k, 0, fn(self.cells[k]))

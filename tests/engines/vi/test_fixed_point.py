@@ -27,6 +27,7 @@ from stages import in_stages
 
 from softmargin.core.loop import run
 from softmargin.engines.mode.newton import Newton
+from softmargin.engines.vi._squarem import parabola
 from softmargin.engines.vi.fixed_point import EM, MeanField
 from softmargin.losses import Logit
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
@@ -371,8 +372,9 @@ def test_a_leap_out_of_all_bounds_is_not_taken(engine):
     state = engine.init(model)
     one = engine._map(model, state)
     two = engine._map(model, one)
+    way = parabola(model, state, one, two)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for length in (1e2, 1e10, 1e100, 1e200):
-            leap = engine._leap(model, state, one, two, length)
+            leap = engine._leap(model, way, two, length)
             assert leap is None or leap.objective < two.objective

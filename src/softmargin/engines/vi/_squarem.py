@@ -6,7 +6,7 @@ Varadhan and Roland (2008), Simple and globally convergent methods for accelerat
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,15 +15,35 @@ from softmargin.core.model import Model
 from softmargin.core.rows import Kept
 from softmargin.core.visits import Face, Messages, RowState
 
-__all__ = ["leap_messages", "squarem_length"]
+__all__ = ["Parabola", "leap_messages", "parabola"]
 
 _LARGEST = 700.0  # of logarithms: the logarithm of the largest number is 709
 
 
-def _leap(start: Array, one: Array, two: Array, length: float) -> Array:
-    """A point along the parabola through three: ``start + 2 s r + s^2 bend`` with r the first difference."""
-    r = one - start
-    return start + 2.0 * length * r + length * length * (two - one - r)
+class _Curve(NamedTuple):
+    """A point, the difference to a second one, and the change from that difference to the next."""
+
+    start: Array
+    first: Array
+    bend: Array
+
+    @classmethod
+    def through(cls, start: Array, one: Array, two: Array) -> _Curve:
+        first = one - start
+        return cls(start, first, two - one - first)
+
+    def at(self, length: float) -> Array:
+        """A point along the parabola: ``start + 2 s r + s^2 bend`` with r the first difference."""
+        return self.start + 2.0 * length * self.first + length * length * self.bend
+
+
+class Parabola(NamedTuple):
+    """Where three points in a row lead to, and how far to extrapolate."""
+
+    rows: tuple[Kept, Kept, Kept]  # RowState of the points
+    log_v: Kept  # log variances, as a curve
+    logs: _Curve  # of the prior precisions
+    length: float
 
 
 def _logs(state: RowState) -> Array:
@@ -32,43 +52,39 @@ def _logs(state: RowState) -> Array:
 
 
 def _differences(block: Any, small: None, start: RowState, one: RowState, two: RowState) -> Any:
-    """Sum the squares of the first differences of predictors and log variances, and of the change to the second."""
-    first, change = block.full(0.0), block.full(0.0)
-    for x, y, z in ((start.f, one.f, two.f), (_logs(start), _logs(one), _logs(two))):
-        r = y - x
-        bend = z - y - r
-        first += r * r
-        change += bend * bend
-    return (block.sums((block.weight, first), (block.weight, change)),)
+    """Keep log variances; sum the squares of the first differences of all and of the change to the second."""
+    f = _Curve.through(start.f, one.f, two.f)
+    log_v = _Curve.through(_logs(start), _logs(one), _logs(two))
+    squares, changes = (f.first * f.first + log_v.first * log_v.first, f.bend * f.bend + log_v.bend * log_v.bend)
+    return log_v, (block.sums((block.weight, squares), (block.weight, changes)),)
 
 
-def _leapt(block: Any, small: tuple[Face, float], start: RowState, one: RowState, two: RowState) -> Any:
+def _leapt(block: Any, small: tuple[Face, float], start: RowState, one: RowState, two: RowState, logs: _Curve) -> Any:
     """Keep the messages at extrapolated predictors and log variances; count the rows where they end nowhere."""
     face, length = small
-    f, log_v = _leap(start.f, one.f, two.f, length), _leap(_logs(start), _logs(one), _logs(two), length)
+    f, log_v = _Curve.through(start.f, one.f, two.f).at(length), logs.at(length)
     lost = ~np.isfinite(f) | ~(np.abs(log_v) <= _LARGEST)
     message = face(block, np.where(lost, 0.0, f), np.exp(np.where(lost, 0.0, log_v)))
     return Messages(message.w, message.b), (block.sums(lost.astype(float)),)
 
 
-def squarem_length(model: Model, *states: Any) -> float:
-    """How far to extrapolate: the ratio of the first of two differences to the change from it to the second.
+def parabola(model: Model, start: Any, one: Any, two: Any) -> Parabola:
+    """The way through three states; its length is the ratio of the first of two differences to the change of it.
 
     A weight of 2 counts like a repeated row.
     """
-    ((first, change),) = model.blocks.sum(_differences, None, *(each.rows for each in states))
-    start, one, two = (each.prior.logs() for each in states)
-    r = one - start
-    bend = two - one - r
-    return float(np.sqrt((first + r @ r) / max(float(change + bend @ bend), 1e-300)))
+    rows = start.rows, one.rows, two.rows
+    log_v, ((first, change),) = model.blocks.keep(_differences, None, *rows)
+    logs = _Curve.through(start.prior.logs(), one.prior.logs(), two.prior.logs())
+    first, change = first + logs.first @ logs.first, float(change + logs.bend @ logs.bend)
+    return Parabola(rows, log_v, logs, float(np.sqrt(first / max(change, 1e-300))))
 
 
-def leap_messages(model: Model, states: tuple[Any, Any, Any], length: float) -> tuple[Kept, Array] | None:
+def leap_messages(model: Model, way: Parabola, length: float) -> tuple[Kept, Array] | None:
     """Messages at the extrapolated point and its logarithms of prior precisions; None where it ends nowhere."""
-    start, one, two = (each.prior.logs() for each in states)
-    logs = _leap(start, one, two, length)
+    logs = way.logs.at(length)
     if not np.abs(logs).max(initial=0.0) <= _LARGEST:
         return None
     face = Face(model.loss, "expect")
-    kept, ((lost,),) = model.blocks.keep(_leapt, (face, length), *(each.rows for each in states))
+    kept, ((lost,),) = model.blocks.keep(_leapt, (face, length), *way.rows, way.log_v)
     return None if lost else (kept, logs)

@@ -16,7 +16,7 @@ from softmargin.core.prior import PriorMessage
 from softmargin.core.rows import Kept
 from softmargin.core.visits import Face, messages_at, smoothed, standard
 from softmargin.engines.vi._heavy import fit_lighter, heavy
-from softmargin.engines.vi._squarem import leap_messages, squarem_length
+from softmargin.engines.vi._squarem import Parabola, leap_messages, parabola
 
 __all__ = ["EM", "FixedPointState", "MeanField"]
 
@@ -94,9 +94,10 @@ class FixedPoint(ABC):
         new = one
         if self.accelerate:
             new = two = self._map(model, one)
-            length = squarem_length(model, state, one, two)
+            way = parabola(model, state, one, two)
+            length = way.length
             while length > 1.0:
-                leap = self._leap(model, state, one, two, length)
+                leap = self._leap(model, way, two, length)
                 if leap is not None and leap.objective >= two.objective:
                     new = leap
                     break
@@ -125,13 +126,11 @@ class FixedPoint(ABC):
     def _map(self, model: Model, state: FixedPointState) -> FixedPointState:
         return self.moments(model, self._solve(model, state.rows, state.prior.precision))
 
-    def _leap(
-        self, model: Model, state: FixedPointState, one: FixedPointState, two: FixedPointState, length: float
-    ) -> FixedPointState | None:
+    def _leap(self, model: Model, way: Parabola, two: FixedPointState, length: float) -> FixedPointState | None:
         """The map applied to an extrapolated point; None where it ends nowhere."""
         try:
             with np.errstate(over="raise", invalid="raise"):  # a leap may end anywhere
-                found = leap_messages(model, (state, one, two), length)
+                found = leap_messages(model, way, length)
                 if found is None:
                     return None
                 messages, logs = found

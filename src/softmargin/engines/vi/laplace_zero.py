@@ -17,7 +17,7 @@ from softmargin.core.model import Model
 from softmargin.core.prior import PriorMessage
 from softmargin.core.rows import Kept
 from softmargin.core.visits import Face
-from softmargin.engines.vi._squarem import leap_messages, squarem_length
+from softmargin.engines.vi._squarem import Parabola, leap_messages, parabola
 from softmargin.rows.compiled import njit
 from softmargin.solvers.gaussian import Gaussian
 
@@ -181,9 +181,10 @@ class LaplaceZeroVB:
         new = one
         if self.accelerate:
             new = two = self._map(model, one)
-            length = squarem_length(model, state, one, two)
+            way = parabola(model, state, one, two)
+            length = way.length
             while length > 1.0:
-                leap = self._leap(model, state, one, two, length)
+                leap = self._leap(model, way, two, length)
                 if leap is not None and leap.objective >= two.objective:
                     new = leap
                     break
@@ -208,13 +209,11 @@ class LaplaceZeroVB:
         logit = state.logit if logit is None else logit
         return self._cycle(model, state.rows, state.inclusion, state.prior.precision, logit, state.tau)
 
-    def _leap(
-        self, model: Model, state: LaplaceZeroState, one: LaplaceZeroState, two: LaplaceZeroState, length: float
-    ) -> LaplaceZeroState | None:
+    def _leap(self, model: Model, way: Parabola, two: LaplaceZeroState, length: float) -> LaplaceZeroState | None:
         """The cycle applied to an extrapolated point."""
         try:
             with np.errstate(over="raise", invalid="raise"):  # a leap may end anywhere
-                found = leap_messages(model, (state, one, two), length)
+                found = leap_messages(model, way, length)
                 if found is None:
                     return None
                 messages, logs = found
