@@ -42,7 +42,8 @@ def printed_algorithm(X: Any, y: Any, start: str, most: int) -> tuple[Any, float
     columns = standardize(values, np.ones(len(y)))
     design = Dense(values, columns.shift, columns.scale)
     free = np.arange(design.shape[1]) == 0
-    model = Model(Blocks(design, sign, np.ones(len(y))), Hinge(), PRIOR.bind(free, len(y)), free, Streams((0, 0)), Full())
+    prior, streams = PRIOR.bind(free, len(y)), Streams((0, 0))
+    model = Model(Blocks(design, sign, np.ones(len(y))), Hinge(), prior, free, streams, Full())
     engine = LaplaceZeroVB(starts=(start,), passes=0, accelerate=False, trial=1)
     found, seconds = common.cpu(lambda: run(engine, model, max_iter=most, tol=1e-13))
     return found.state.inclusion[1:], found.state.objective, seconds

@@ -61,6 +61,7 @@ def test_products_equal_the_dense_matrix(make, own):
             full[block, block] = 0.0
         assert not full.any()
     np.testing.assert_allclose(design.rows(np.arange(N)[::-2]), Z[::-2], atol=1e-12)
+    assert design.rows(np.arange(0)).shape == (0, K)
 
 
 def test_pairs_in_class_major_order():

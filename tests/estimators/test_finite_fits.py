@@ -66,7 +66,8 @@ def test_the_active_basis_carries_weights(monkeypatch):
         raise AssertionError("rows were copied by weight")
 
     X, y = rows()
-    K, sign, draws = X @ X.T + np.eye(63), 2.0 * y - 1.0, {"sweeps": 10, "warmup": 5, "thin": 1, "streams": Streams((0, 0))}
+    K, sign, draws = X @ X.T + np.eye(63), 2.0 * y - 1.0, {"sweeps": 10, "warmup": 5, "thin": 1}
+    draws["streams"] = Streams((0, 0))
     monkeypatch.setattr(KernelData, "row", property(copied))
     found = fit_active(K, sign, 10.0 ** (np.arange(63) % 5), likelihood="logit", **draws)
     assert np.isfinite(found.intercept).all()

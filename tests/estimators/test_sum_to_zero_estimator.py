@@ -16,9 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC
 from softmargin.designs.standardize import design_for
+from softmargin.inference.choices import Candidate
 from softmargin.losses import Hinge
 from softmargin.models.build import kept_columns
-from softmargin.models.classes.sum_to_zero import fit_sum_to_zero
+from softmargin.models.classes.sum_to_zero import OWN, fit_sum_to_zero
 from softmargin.models.two_class import Recipe, fit_two_classes
 from softmargin.priors import GroupLasso, Lasso, Ridge, SpikeSlab
 from softmargin.rows.streams import Streams
@@ -290,3 +291,18 @@ def test_probabilities_of_draws_on_separable_classes(prior):
     assert model.score(X[36:], y[36:]) > 0.85
     p = model.predict_proba(X[36:])
     assert -np.log(p[np.arange(84), y[36:]]).mean() < 0.5
+
+
+@pytest.mark.parametrize("prior", [Lasso(), GroupLasso()], ids=["lasso", "group"])
+def test_pairs_with_the_own_class_add_no_directions_that_rows_see(prior):
+    """With two classes they say what the other pairs do: at the same weight of the rows the learned scale is the same."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((24, 400))
+    y, ones = (X[:, :2] + 0.3 * rng.standard_normal((24, 2))).argmax(axis=1), np.ones(24)
+    columns = kept_columns(X, ones, intercept=True, standardized=True)
+    scales = []
+    for rate in ({"learning_rate": 0.9}, {"learning_rate": "auto", "candidate": Candidate(False, 0.9 / (1.0 + OWN))}):
+        recipe = Recipe(prior, Hinge(), "map", **rate)
+        fit = fit_sum_to_zero(recipe, X, y, ones, ones, columns, None, 2, streams=Streams((0, 0)))
+        scales.append(fit.fit.scale)
+    assert scales[0] == pytest.approx(scales[1], rel=1e-6)

@@ -14,7 +14,7 @@ from softmargin.engines.vi.fixed_point import MeanField
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.scale_mixture import mix_over_scale
 from softmargin.loo.class_cavity import class_scores, draw_cavities, fit_cavities, mix_cavities, mode_cavities
-from softmargin.loo.class_link import ClassLink, _Problem, _targets, fit_class_link, joint_cavity, matrix_cavity
+from softmargin.loo.class_link import ClassLink, _Problem, _some, _targets, fit_class_link, joint_cavity, matrix_cavity
 from softmargin.loo.link import Link, cavity
 from softmargin.priors import GroupLasso, Lasso, Ridge
 
@@ -259,6 +259,45 @@ def test_separated_scores_stay_finite():
         assert np.isfinite(P).all() and found.error == 0.0
         if smooth:
             assert P.max() < 0.95
+
+
+def masked_with(n, extra, seed=0):
+    """Scores of three classes whose middle one is masked, and ``extra`` rows of a fourth class."""
+    label, f, _ = scores(n=n, k=3, seed=seed)
+    f = np.column_stack((f, np.full(n, f.min())))
+    rare = np.tile([-1.0, -1.0, -1.0, 3.0], (extra, 1)) + 0.1 * np.random.default_rng(1).standard_normal((extra, 4))
+    f = np.vstack((f, rare))
+    return np.append(label, np.full(extra, 3)), f - f.mean(axis=1, keepdims=True), np.zeros((n + extra, 4, 4))
+
+
+@pytest.mark.parametrize("extra", [1, 2, 8])
+def test_a_class_of_few_rows_does_not_keep_the_link_from_being_free(extra):
+    """A single row of a class cannot be left out; the others still say that the middle class is masked."""
+    label, f, V = masked_with(150, extra)
+    found = fit_class_link(label, f, V, np.ones(len(label)), 0.1)
+    M = found.link.M
+    assert np.abs(M - M.trace() / 3.0 * np.eye(3)).max() > 0.1 * abs(M.trace())
+    assert found.error < 0.2
+
+
+def test_folds_of_many_rows_do_not_depend_on_the_order_of_classes_and_keep_rare_ones():
+    label, f, _ = masked_with(3000, 8)
+    own = f[np.arange(len(label)), label]
+    one = _some(label, own, 1000)
+    two = _some(3 - label, own, 1000)
+    np.testing.assert_array_equal(one, two)
+    assert (label[one] == 3).sum() == 8 and 700 < len(one) < 1300
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_that_flatter_must_also_gain_likelihood(seed):
+    """Where rows shape their own scores a gain in folds alone does not free the link."""
+    label, f, V = scores(n=16, seed=seed)
+    plain = []
+    for share in (0.1, 0.9):
+        M = fit_class_link(label, f, V, np.ones(16), share).link.M
+        plain.append(bool(np.abs(M - M[0, 0] * np.eye(2)).max() < 1e-12))
+    assert plain == [False, True]
 
 
 @pytest.mark.parametrize(("n", "p", "signal"), [(45, 60, 0.7), (24, 40, 0.7), (60, 5, 0.0)])

@@ -199,7 +199,7 @@ class ClassDesign(Design):
         index = np.asarray(index)
         out = np.zeros((len(index), self.k, self.base.shape[1]))
         out[np.arange(len(index)), self.pair_class[index]] = self.base.rows(self.index[index])
-        return out.reshape(len(index), -1) * self.grow[index, None]
+        return out.reshape(len(index), self.shape[1]) * self.grow[index, None]
 
 
 class CompletedClasses(ClassDesign):

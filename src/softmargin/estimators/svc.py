@@ -69,7 +69,8 @@ class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, Linea
         The power of the likelihood, ``posterior = prior * likelihood**learning_rate``: how much a row counts against
         the prior. It is not a step size. 1 is the pseudo-likelihood of the papers; "auto" starts from 0.25, with rows
         as they are or tilted towards the rarer class, and takes another rate where rows left out are clearly
-        predicted better. What was used is ``learning_rate_`` and ``tilt_``, what was tried ``choices_``.
+        predicted better (from k/32 on for k classes whose scores sum to zero). What was used is ``learning_rate_`` and
+        ``tilt_``, what was tried ``choices_``.
     fit_intercept : bool, default=True
         Whether to fit an intercept; it is not shrunk.
     standardize : bool or "auto", default="auto"

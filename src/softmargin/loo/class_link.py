@@ -20,8 +20,9 @@ _KAPPA = math.pi / 8.0
 _LARGEST = 0.999
 _FREEDOMS = (0.03, 0.1, 0.3, 1.0, 3.0)  # prior standard deviations of E and the offsets that are tried
 _FOLDS = 5
-_NUMBERS = 2**18  # covariances of the rows that folds are made of: how free E is depends on its size, not on the rows'
-_FEWEST = 1000  # and rows at least
+_NUMBERS = 2**18  # entries of covariance matrices, at most, in the rows that folds are made of
+_FEWEST = 1000  # such rows at least
+_FLATTERS = 0.7  # largest share from which scores that leave rows out are too good to judge a link by
 _EXACT: Any = {"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-16, "gtol": 1e-8, "maxcor": 40}
 _ROUGH: Any = {"maxiter": 60, "ftol": 1e-5, "gtol": 1e-2, "maxcor": 20}  # of fits that are only compared
 _TURNED = 0.4  # a direction may be turned round by this share of the largest slope
@@ -124,7 +125,8 @@ def fit_class_link(
     x[0] = 0.3
     ends = np.array([0, problem.size - 1])
     x[ends] = _minimised(problem, x, ends)
-    x = _freed(problem, x, label, np.ones(n) if count is None else count)
+    worth = len(x) - 1.0 if max_kv > _FLATTERS else 0.0  # one unit of log likelihood per parameter that moves
+    x = _freed(problem, x, label, np.ones(n) if count is None else count, worth)
     link = problem.link(x)
     logits = link.logits(f, V)
     loss, total = -log_softmax(logits, axis=1)[np.arange(n), label], float(weight.sum())
@@ -132,20 +134,23 @@ def fit_class_link(
     return ClassLeaveOneOut(float(weight @ loss) / total, error, max_kv, link)
 
 
-def _freed(problem: _Problem, x: Array, label: Any, count: Array) -> Array:
+def _freed(problem: _Problem, x: Array, label: Any, count: Array, worth: float) -> Array:
     """The link with a free matrix where that pays and does not turn the scores round; else as it was given.
 
     Without signal, scores that leave a row out point away from its class, and a free matrix would learn just that. So
-    the matrix must keep the direction of the scores, all but little; where it does not, it is shrunk more.
+    the matrix must keep the direction of the scores, all but little; where it does not, it is shrunk more. Where folds
+    cannot be believed it must also gain more than ``worth`` in log likelihood.
     """
     moving = np.arange(1, problem.size)  # all but log a
-    loss = _left_out(problem, x, label, count)
-    for freedom in _FREEDOMS[: int(np.argmin(loss))][::-1]:
+    best = int(np.argmin(_left_out(problem, x, label, count)))  # 0 is the plain link
+    most = problem.value(x)[0] - worth
+    for freedom in _FREEDOMS[:best][::-1]:
         free, found = replace(problem, freedom=freedom), x.copy()
         found[moving] = _minimised(free, x, moving)
         M = free.link(found).M
         slopes = np.linalg.eigvalsh(0.5 * (M + M.T))
-        if slopes[-1] > 0.0 and slopes[0] > -_TURNED * slopes[-1]:
+        kept = slopes[-1] > 0.0 and slopes[0] > -_TURNED * slopes[-1]
+        if kept and (worth == 0.0 or free.value(found)[0] < most):
             return found
     return x
 
@@ -154,11 +159,14 @@ def _left_out(problem: _Problem, x: Array, label: Any, count: Array) -> Array:
     """Log loss of folds under links without them: of the plain link, then of those with more and more freedom."""
     moving, ends = np.arange(1, problem.size), np.array([0, problem.size - 1])
     own = (problem.z @ problem.A)[np.arange(len(label)), label]
-    every = len(label) // max(_FEWEST, _NUMBERS // len(problem.A) ** 2) + 1
-    some = np.sort(np.lexsort((own, label))[::every])
-    loss, few = np.zeros(1 + len(_FREEDOMS)), problem.of_rows(some, 1.0)
-    for train, test in folds(label[some], own[some], count[some], _FOLDS):
-        part, held, at = few.of_rows(*train), few.of_rows(*test), x.copy()
+    some = _some(label, own, max(_FEWEST, _NUMBERS // len(problem.A) ** 2))
+    several = np.bincount(label, count)[label[some]] >= 2.0
+    inside, alone = some[several], some[~several]  # the row of a class that has no other is never left out
+    loss = np.zeros(1 + len(_FREEDOMS))
+    for train, test in folds(label[inside], own[inside], count[inside], _FOLDS):
+        rows = np.concatenate((inside[train.rows], alone))
+        part = problem.of_rows(rows, np.concatenate((train.share, np.ones(len(alone)))))
+        held, at = problem.of_rows(inside[test.rows], test.share), x.copy()
         at[ends] = _minimised(part, x, ends, _ROUGH)
         loss[0] += held.loss(part.link(at))
         for number, freedom in enumerate(_FREEDOMS, start=1):  # each from the one before
@@ -166,6 +174,19 @@ def _left_out(problem: _Problem, x: Array, label: Any, count: Array) -> Array:
             at[moving] = _minimised(free, at, moving, _ROUGH)
             loss[number] += held.loss(free.link(at))
     return loss
+
+
+def _some(label: Any, own: Array, most: int) -> Array:
+    """About ``most`` rows: of every class every so many by its own score, but as many as folds need.
+
+    How free E should be depends on its size, not on the number of rows.
+    """
+    every, rows = len(label) // most + 1, []
+    for r in np.unique(label):
+        mine = np.flatnonzero(label == r)
+        mine = mine[np.argsort(own[mine], kind="stable")]
+        rows.append(mine[:: max(1, min(every, len(mine) // (4 * _FOLDS)))])
+    return np.sort(np.concatenate(rows))
 
 
 def _minimised(problem: _Problem, x: Array, moving: Any, options: Any = _EXACT) -> Array:

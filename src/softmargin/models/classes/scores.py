@@ -58,7 +58,7 @@ class SumToZeroFit:
 
     @property
     def posterior(self) -> Any:
-        """The posterior as it is reported: standard deviations are those of the base rate, whatever rate was chosen."""
+        """The posterior as it is reported: standard deviations are those of the rate at which intervals cover."""
         return widened(self.fit.posterior, self.stretch)
 
     @property

@@ -44,12 +44,12 @@ __all__ = ["OWN", "cost_table", "fit_sum_to_zero"]
 
 # Weight of the pair of a row with its own class, where each of its other pairs has one: scores that are only pushed
 # down by other classes mask a class that lies between them (Liu and Yuan 2011, whose gamma is OWN / (1 + OWN)). From
-# 3 to 9 it matters little on digits, letters, iris, wine, leukemia and simulated classes; 1 and 0 are worse.
+# 3 to 9 it matters little on digits, letters, iris, wine and simulated classes; 1 and 0 are worse.
 OWN = 8.0
-# Rate per class at which intervals cover: where all scores of a row are zero it has a loss of one for its other pairs
-# together and of OWN for its own, and k/8 in all, 1/4 for two classes, is the weight that their spread is right for.
+# Weight per class, loss times rate, of a row whose scores are zero at which intervals cover: 1/4 for two classes. Such
+# a row has a loss of one for its other pairs together and of OWN for its own.
 _COVERS = 1.0 / 8.0
-# Rate per class from which higher ones are tried; on the sets above some twice what covers predicts best.
+# Rate per class from which higher ones are tried; on the sets above about twice the rate that covers predicts best.
 _BASE = 1.0 / 32.0
 # Where the prior is large beside a row's part the fit is a constant at low rates, and higher ones are tried.
 _RULES = Rules(flat=0.9, steps=(2.0, 4.0, 8.0, 16.0), dropped=0.1)
@@ -189,6 +189,7 @@ def _composed(
         found = coordinates_for(design_for(X, columns), prior, solver)
         base, basis = found.design, found.basis
     design: Any = pairs.design(base)
+    seen = min(len(design.index), (k - 1) * len(data.response))  # scores of a row sum to zero
     free, known = design.free, sum(term.prior.size for term in terms)
     own = free.reshape(k, -1)[:, : base.shape[1] - known]
     if prior.point_masses:
@@ -196,10 +197,10 @@ def _composed(
         chosen = prior.of_columns(columns) if isinstance(prior, SpikeSlab) else prior
         bound = chosen.bind(own[0], len(data.response), always=always, classes=k)
     else:
-        bound = checked(prior, _of_classes(prior)(own.ravel(), len(design.index), classes=k))
+        bound = checked(prior, _of_classes(prior)(own.ravel(), seen, classes=k))
     if terms:
         whole = Terms(Ridge(), tuple(term.prior for term in terms))
-        bound = whole.bind(free, len(design.index), classes=k).with_fixed(bound)
+        bound = whole.bind(free, seen, classes=k).with_fixed(bound)
     blocks = Blocks(design, pairs.in_order(pairs.sign), pairs.in_order(pairs.weight), workers=workers)
     unknowns: tuple[Any, ...] = (ClassMissing(),) if recipe.incomplete else ()
     missing = 0 if recipe.incomplete else None

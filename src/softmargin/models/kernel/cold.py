@@ -73,7 +73,7 @@ def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
     """The cold posterior, where refits of folds of some rows prefer it to the one that was settled on.
 
     It is not tried where classes overlap by the ``score`` of left-out rows, nor where rate, scale or weights are given,
-    nor on so few rows that each of them shapes the fit: its closed-form scores are made for the link, and flatter there.
+    nor on so few rows that each of them shapes the fit: the closed-form scores, which make the link, flatter there.
     """
     request = settled.request
     free = isinstance(request.learning_rate, str) and request.tilts and rows.prior.learned
