@@ -295,7 +295,7 @@ def test_probabilities_of_draws_on_separable_classes(prior):
 
 @pytest.mark.parametrize("prior", [Lasso(), GroupLasso()], ids=["lasso", "group"])
 def test_pairs_with_the_own_class_add_no_directions_that_rows_see(prior):
-    """With two classes they say what the other pairs do: at the same weight of the rows the learned scale is the same."""
+    """With two classes they say what the other pairs do: at the same weight of rows the learned scale is the same."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((24, 400))
     y, ones = (X[:, :2] + 0.3 * rng.standard_normal((24, 2))).argmax(axis=1), np.ones(24)
