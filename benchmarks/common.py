@@ -154,8 +154,8 @@ def warm_up() -> None:
 # Results
 
 
-def machine() -> str:
-    """Date, processor and versions, as one line."""
+def where() -> str:
+    """Processor and versions."""
     import scipy
     import sklearn
 
@@ -169,7 +169,12 @@ def machine() -> str:
         pass
     versions = f"softmargin {softmargin.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
     versions += f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
-    return f"{datetime.now(UTC):%Y-%m-%d}, {processor}, one thread, {versions}."
+    return f"{processor}, one thread, {versions}"
+
+
+def machine() -> str:
+    """Date, processor and versions, as one line."""
+    return f"{datetime.now(UTC):%Y-%m-%d}, {where()}."
 
 
 def number(value: Any) -> str:
@@ -187,9 +192,12 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def publish(name: str, text: str, options: argparse.Namespace) -> None:
-    """Print a result and put it between ``<!-- name:begin -->`` and ``<!-- name:end -->`` of the page."""
-    text = f"{text}\n\n{machine()}"
+def publish(name: str, text: str, options: argparse.Namespace, stamp: str | None = None) -> None:
+    """Print a result and put it between ``<!-- name:begin -->`` and ``<!-- name:end -->`` of the page.
+
+    The ``stamp`` below it says when and where it was found: by default now and here.
+    """
+    text = f"{text}\n\n{stamp or machine()}"
     print(text)
     page = options.output or (None if options.quick else PAGE)
     if page is None:

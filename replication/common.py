@@ -90,12 +90,15 @@ class Page:
         finally:
             pyplot.close(figure)
 
-    def publish(self) -> None:
-        """Print the section and, where a folder was chosen, write it between its markers."""
+    def publish(self, stamp: str | None = None) -> None:
+        """Print the section and, where a folder was chosen, write it between its markers.
+
+        The ``stamp`` says when and where it was found: by default now and here.
+        """
         parts = [common.markdown(COLUMNS, self.rows), *self.remarks, *self.pictures]
         page = None if self.folder is None else self.folder / PAGE
         target = argparse.Namespace(output=page, quick=page is None)
-        common.publish(self.name, "\n\n".join(parts), target)
+        common.publish(self.name, "\n\n".join(parts), target, stamp)
 
 
 def named(names: Any) -> str:

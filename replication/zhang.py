@@ -11,19 +11,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import common
-from benchmarks.random_effects import cut_short
 from replication.common import Page, minutes, named, parser
-from replication.zhang_models import BAYES, GROUPS, OURS, SVC, Tally, documents, fbgkm, fitted, partition, rows_of
+from replication.zhang_fits import FILE, Fit, Notes, Tally
+from replication.zhang_models import BAYES, GROUPS, NEWS, OURS, SVC, documents, fbgkm, partition, rows_of
 from replication.zhang_tables import LARGEST, SIZES, TABLE_2, TABLE_3, TABLE_4, TABLE_5, Published
 from softmargin.plots.style import BLUE, RED, finish, frame
 from softmargin.posterior.mixing import mixing as mixing_of
 
 PAPER_SWEEPS, PAPER_SPLITS = 10_000, 20
+Found = dict[Any, Tally]
 
 
 @dataclass(frozen=True)
@@ -32,28 +34,59 @@ class Plan:
 
     splits: int = PAPER_SPLITS
     sweeps: int = PAPER_SWEEPS
-    full: int = PAPER_SWEEPS  # sweeps of the runs that are timed at full length
     traced: int = 6_000  # sweeps of figure 1
     bayes: tuple[str, ...] = tuple(TABLE_2)
     others: tuple[str, ...] = tuple(TABLE_5)
-    traces: tuple[str, ...] = ("BCI", "Digit1", "Letters A B", "NewsGroups")
+    traces: tuple[str, ...] = ("BCI", "Digit1", "Letters A B", NEWS)
     sizes: tuple[int, ...] = tuple(SIZES)
     most: tuple[int, ...] = tuple(LARGEST)
     rows: int = 10_000  # rows to train on, at most
 
-    def split(self, name: str, paper: Published, seed: int) -> common.Split:
-        """A partition of the paper's sizes."""
-        return partition(*rows_of(name), min(paper.train, self.rows), paper.test, seed)
+    def fits(self, name: str, paper: Published, methods: tuple[str, ...], seed: int) -> dict[str, Fit]:
+        """The fits of some methods to a partition of the paper's sizes."""
+        rows = min(paper.train, self.rows), paper.test
+        most = min(paper.most, self.rows)
+        return {method: Fit.of(name, rows, seed, method, self.sweeps, most) for method in methods}
 
 
-QUICK = Plan(1, 60, 60, 60, ("BCI", "Letters A B"), ("Thyroid",), ("BCI", "Letters A B"), (300,), (300,), 60)
+QUICK = Plan(1, 60, 60, ("BCI", "Letters A B"), ("Thyroid",), ("BCI", "Letters A B"), (300,), (300,), 60)
 
 
-def beside(tally: Tally, paper: Published, methods: tuple[str, ...], factor: float) -> list[str]:
+class NothingComplete(Exception):
+    """A run that was stopped before any partition was complete."""
+
+
+def tallied(
+    plan: Plan, notes: Notes, published: dict[Any, Published], methods: tuple[str, ...]
+) -> tuple[Found, list[Fit]]:
+    """Fit what is not noted, a partition after the other; tallies of those that are complete, and their fits.
+
+    The keys of ``published`` are names of sets, or numbers of rows of the news groups.
+    """
+    names = {key: key if isinstance(key, str) else NEWS for key in published}
+    wanted = [
+        {key: plan.fits(names[key], paper, methods, seed) for key, paper in published.items()}
+        for seed in range(plan.splits)
+    ]
+    notes.complete(fit for each in wanted for fits in each.values() for fit in fits.values())
+    used, found = [], {key: Tally() for key in published}
+    for each in wanted:
+        fits = [fit for own in each.values() for fit in own.values()]
+        if all(fit in notes for fit in fits):
+            used += fits
+            for key, own in each.items():
+                for method, fit in own.items():
+                    found[key].add(method, notes[fit])
+    if not used:
+        raise NothingComplete
+    return found, used
+
+
+def beside(tally: Tally, paper: Published, methods: tuple[str, ...]) -> list[str]:
     """Paper's error and ours, then the same of times, a cell each."""
     pairs = list(zip(methods, paper.found, strict=True))
     errors = [f"{error:.2f} ({sd:.2f}) / {tally.error(name)}" for name, (error, sd, _) in pairs]
-    return errors + [f"{s:.0f} / {tally.time(name, factor):.1f}" for name, (_, _, s) in pairs]
+    return errors + [f"{s:.0f} / {tally.time(name):.1f}" for name, (_, _, s) in pairs]
 
 
 def verdict(found: dict[str, Tally], published: dict[str, Published]) -> str:
@@ -66,35 +99,29 @@ def verdict(found: dict[str, Tally], published: dict[str, Published]) -> str:
     return f"{len(found) - len(worse)} of {len(found)} sets; not on: {named(worse)}"
 
 
-def how(tally: Tally, plan: Plan) -> str:
+def how(found: Found, plan: Plan) -> str:
     """Splits and sweeps of a run beside those of the paper."""
-    return (
-        f"{tally.splits} partitions (the paper has {PAPER_SPLITS}), {plan.sweeps} sweeps (the paper has {PAPER_SWEEPS})"
-    )
+    splits = next(iter(found.values())).splits
+    return f"{splits} partitions (the paper has {PAPER_SPLITS}), {plan.sweeps} sweeps (the paper has {PAPER_SWEEPS})"
+
+
+def over_sets(found: Found, of: Callable[[Tally], float]) -> float:
+    """Mean over the sets of a number."""
+    return float(np.mean([of(tally) for tally in found.values()]))
 
 
 # Table 2
 
 
-def bayesian(page: Page, plan: Plan) -> None:
+def bayesian(page: Page, plan: Plan, notes: Notes) -> list[Fit]:
     """Table 2: four Bayesian methods, and two that are not in the paper."""
-    found = {name: Tally() for name in plan.bayes}
-    full = {name: Tally() for name in plan.bayes}
-    for seed in cut_short(plan.splits):
-        for name, tally in found.items():
-            split, most = plan.split(name, TABLE_2[name], seed), min(TABLE_2[name].most, plan.rows)
-            print(f"\n{name}, {seed}:", end=" ")
-            for method in (*BAYES, SVC, OURS):
-                tally.add(method, split, most, plan.sweeps)
-            if seed == 0:
-                full[name].add("FBGKM", split, most, plan.full)
-    print()
-    first = found[plan.bayes[0]]
-    factor = plan.full / plan.sweeps
+    methods = (*BAYES, SVC, OURS)
+    found, fits = tallied(plan, notes, {name: TABLE_2[name] for name in plan.bayes}, methods)
+    mean = {m: over_sets(found, lambda tally, m=m: np.mean(tally.errors[m])) for m in methods}
     page.row(
         "FBGKM's errors of table 2, within one of its standard deviations or better",
         verdict(found, TABLE_2),
-        f"{how(first, plan)}; paper / ours in the tables below",
+        f"{how(found, plan)}; paper / ours in the tables below",
     )
     page.row(
         "FBGKM and BGKM have roughly similar errors on all sets",
@@ -103,15 +130,13 @@ def bayesian(page: Page, plan: Plan) -> None:
     )
     page.row(
         "and slightly lower errors than BSVM and CSVM on the whole",
-        "mean over the sets: "
-        + named(f"{m} {np.mean([np.mean(tally.errors[m]) for tally in found.values()]):.2f}" for m in BAYES),
-        f"not in the paper: {SVC} {np.mean([np.mean(tally.errors[SVC]) for tally in found.values()]):.2f} (C and width "
-        f"searched), {OURS} {np.mean([np.mean(tally.errors[OURS]) for tally in found.values()]):.2f} (width learned)",
+        "mean over the sets: " + named(f"{m} {mean[m]:.2f}" for m in BAYES),
+        f"not in the paper: {SVC} {mean[SVC]:.2f} (C and width searched), {OURS} {mean[OURS]:.2f} (width learned)",
     )
     page.row(
         "FBGKM is more efficient than BGKM, and that than BSVM and CSVM",
         "time by that of FBGKM, mean over the sets: "
-        + named(f"{m} {np.mean([t.time(m) / t.time('FBGKM') for t in found.values()]):.2f}" for m in BAYES),
+        + named(f"{m} {over_sets(found, lambda t, m=m: t.time(m) / t.time('FBGKM')):.2f}" for m in BAYES),
         "our BGKM works in the eigenvectors of the kernel matrix, in which a sweep is two passes over it; the paper's "
         "factors a matrix",
     )
@@ -119,101 +144,99 @@ def bayesian(page: Page, plan: Plan) -> None:
         f"FBGKM, {PAPER_SWEEPS} sweeps: "
         + named(f"{name} {TABLE_2[name].fbgkm[2]:.0f} s" for name in plan.bayes)
         + " (Pentium 4, Matlab)",
-        named(f"{name} {tally.time('FBGKM'):.1f} s" for name, tally in full.items()),
-        f"{plan.full} sweeps on the first partition; error there, after {plan.full} and {plan.sweeps} sweeps: "
-        + named(f"{n} {t.errors['FBGKM'][0]:.2f} {found[n].errors['FBGKM'][0]:.2f}" for n, t in full.items())
-        + ". Active rows, mean: "
-        + named(f"{name} {tally.active['FBGKM'][0]:.0f} of {TABLE_2[name].train}" for name, tally in full.items()),
+        named(f"{name} {tally.time('FBGKM'):.1f} s" for name, tally in found.items()),
+        "Active rows, mean: "
+        + named(f"{name} {tally.mean_active:.0f} of {TABLE_2[name].train}" for name, tally in found.items()),
     )
-    rows = [
-        (name, *beside(tally, TABLE_2[name], BAYES, factor)[:4], tally.error(SVC), tally.error(OURS))
-        for name, tally in found.items()
-    ]
+    errors, seconds = [], []
+    for name, tally in found.items():
+        paired, count = beside(tally, TABLE_2[name], BAYES), len(BAYES)
+        errors.append((name, *paired[:count], tally.error(SVC), tally.error(OURS)))
+        seconds.append((name, *paired[count:], f"{tally.time(SVC):.1f}", f"{tally.time(OURS):.1f}"))
     page.remark("Table 2, test error in per cent (standard deviation over partitions), paper / ours:")
-    page.remark(common.markdown(("set", *BAYES, SVC, OURS), rows))
-    rows = [
-        (name, *beside(t, TABLE_2[name], BAYES, factor)[4:], f"{t.time(SVC):.1f}", f"{t.time(OURS):.1f}")
-        for name, t in found.items()
-    ]
-    page.remark(f"Table 2, seconds of {plan.full} sweeps, paper / ours:")
-    page.remark(common.markdown(("set", *BAYES, SVC, OURS), rows))
+    page.remark(common.markdown(("set", *methods), errors))
+    page.remark(f"Table 2, seconds of {plan.sweeps} sweeps, paper / ours:")
+    page.remark(common.markdown(("set", *methods), seconds))
+    return fits
 
 
 # Tables 3 and 4
 
 
-def sizes(page: Page, plan: Plan) -> None:
-    """Tables 3 and 4: more rows, and more active ones, on two news groups."""
+def sizes(page: Page, plan: Plan, notes: Notes) -> list[Fit]:
+    """Table 3: more rows, on two news groups."""
+    methods = (*BAYES, SVC)
+    found, fits = tallied(plan, notes, {n: TABLE_3[n] for n in plan.sizes}, methods)
     X, y = documents()
-    by_rows, by_most = {n: Tally() for n in plan.sizes}, {most: Tally() for most in plan.most}
-    largest = TABLE_3[max(plan.sizes)]
-    for seed in cut_short(plan.splits):
-        print(f"\npartition {seed}:", end=" ")
-        for n, tally in by_rows.items():
-            split = plan.split("NewsGroups", TABLE_3[n], seed)
-            for method in (*BAYES, SVC):
-                tally.add(method, split, min(TABLE_3[n].most, plan.rows), plan.sweeps)
-        split = plan.split("NewsGroups", largest, seed)
-        for most, tally in by_most.items():
-            tally.add("FBGKM", split, min(most, plan.rows), plan.sweeps)
-    print()
-    factor, first = plan.full / plan.sweeps, by_rows[plan.sizes[0]]
-    seconds = {m: [tally.time(m, factor) for tally in by_rows.values()] for m in BAYES}
     page.row(
         "table 3: FBGKM and BGKM slightly outperform BSVM and CSVM",
         "mean over the sizes: "
-        + named(f"{m} {np.mean([np.mean(t.errors[m]) for t in by_rows.values()]):.2f}" for m in (*BAYES, SVC)),
+        + named(f"{m} {over_sets(found, lambda tally, m=m: np.mean(tally.errors[m])):.2f}" for m in methods),
         f"errors are not comparable with the paper's: its groups and words are not known. Here {GROUPS[0]} against "
-        f"{GROUPS[1]}, {len(y)} documents, {X.shape[1]} words, tf-idf; {how(first, plan)}",
+        f"{GROUPS[1]}, {len(y)} documents, {X.shape[1]} words, tf-idf; {how(found, plan)}",
     )
     page.row(
         "the cost of FBGKM grows favourably with n: 2085 s at n = 300, 4327 s at 800 (BGKM 2467 and 16730, BSVM 5949 "
         "and 77540)",
-        f"n = {plan.sizes[0]} and {largest.train}: "
-        + named(f"{m} {s[0]:.1f} s and {s[-1]:.1f} s" for m, s in seconds.items()),
-        f"at most 200 active rows; seconds of {plan.full} sweeps. Active rows, mean: "
-        + named(f"{np.mean(tally.active['FBGKM']):.0f} of {n}" for n, tally in by_rows.items())
+        f"n = {plan.sizes[0]} and {plan.sizes[-1]}: "
+        + named(f"{m} {found[plan.sizes[0]].time(m):.1f} s and {found[plan.sizes[-1]].time(m):.1f} s" for m in BAYES),
+        f"at most 200 active rows; seconds of {plan.sweeps} sweeps. Active rows, mean: "
+        + named(f"{tally.mean_active:.0f} of {n}" for n, tally in found.items())
         + ". Ours proposes changes of every twentieth row per sweep, so twice as many at twice the rows",
     )
-    errors = [float(np.mean(tally.errors["FBGKM"])) for tally in by_most.values()]
-    cost = [tally.time("FBGKM", factor) for tally in by_most.values()]
+    rows = [(str(n), *beside(tally, TABLE_3[n], BAYES), tally.error(SVC)) for n, tally in found.items()]
+    page.remark(f"Table 3, test error in per cent and seconds of {plan.sweeps} sweeps, paper / ours (other documents):")
+    page.remark(common.markdown(("n", *BAYES, *(f"{m}, s" for m in BAYES), SVC), rows))
+    return fits
+
+
+def largest(page: Page, plan: Plan, notes: Notes) -> list[Fit]:
+    """Table 4: more active rows, on as many documents as table 3 has at most.
+
+    How many may be active enters a chain only where it is reached: with the same random numbers, chains that stay below
+    draw the same. One that never had three quarters of its most active rows, as those of table 3, stands for the next.
+    """
+    own, fits, allowed, reached = TABLE_3[max(plan.sizes)], list[Fit](), 0, 0
+    found: Found = {}
+    for most in (own.most, *plan.most):
+        if 4 * reached >= 3 * allowed:
+            tallies, made = tallied(plan, notes, {own.train: own._replace(most=most)}, ("FBGKM",))
+            now, fits, allowed = tallies[own.train], fits + made, most
+            reached = max(notes[fit].largest for fit in made)
+        found[most] = now
+    del found[own.most]
+    errors = [float(np.mean(tally.errors["FBGKM"])) for tally in found.values()]
+    cost = [tally.time("FBGKM") for tally in found.values()]
+    run = list(dict.fromkeys(fit.most for fit in fits))
     page.row(
         "table 4: the error is insensitive to k_max (4.55 to 4.75 from 300 to 700), the cost increases slightly "
         "(6522 s to 11700 s)",
         f"from {min(errors):.2f} to {max(errors):.2f}; {cost[0]:.1f} s at k_max = {plan.most[0]} to {cost[-1]:.1f} s "
         f"at {plan.most[-1]}",
-        f"n = {largest.train}; active rows, mean: "
-        + named(f"{np.mean(tally.active['FBGKM']):.0f} at {most}" for most, tally in by_most.items()),
+        f"n = {own.train}; {how(found, plan)}. Chains that never have k_max active rows draw the same for all larger "
+        f"k_max, and were run once: with k_max = {named(run)}. Active rows of the draws: mean "
+        + named(f"{tally.mean_active:.0f} at {most}" for most, tally in found.items())
+        + f"; at most {max(notes[fit].largest for fit in fits)}",
     )
-    rows: list[Any] = [
-        (str(n), *beside(tally, TABLE_3[n], BAYES, factor), tally.error(SVC)) for n, tally in by_rows.items()
-    ]
-    page.remark(f"Table 3, test error in per cent and seconds of {plan.full} sweeps, paper / ours (other documents):")
-    page.remark(common.markdown(("n", *BAYES, *(f"{m}, s" for m in BAYES), SVC), rows))
-    rows = [(str(most), *beside(tally, TABLE_4[most], ("FBGKM",), factor)) for most, tally in by_most.items()]
-    page.remark("Table 4, likewise:")
+    rows = [(str(most), *beside(tally, TABLE_4[most], ("FBGKM",))) for most, tally in found.items()]
+    page.remark("Table 4, test error in per cent and seconds, paper / ours (other documents):")
     page.remark(common.markdown(("k_max", "FBGKM", "FBGKM, s"), rows))
+    return fits
 
 
 # Table 5
 
 
-def frequentist(page: Page, plan: Plan) -> None:
+def frequentist(page: Page, plan: Plan, notes: Notes) -> list[Fit]:
     """Table 5: against machines that are not Bayesian."""
-    found = {name: Tally() for name in plan.others}
-    for seed in cut_short(plan.splits):
-        for name, tally in found.items():
-            split, most = plan.split(name, TABLE_5[name], seed), min(TABLE_5[name].most, plan.rows)
-            print(f"\n{name}, {seed}:", end=" ")
-            for method in ("FBGKM", "BGKM", SVC, OURS):
-                tally.add(method, split, most, plan.sweeps)
-    print()
-    first, factor = found[plan.others[0]], plan.full / plan.sweeps
+    found, fits = tallied(plan, notes, {name: TABLE_5[name] for name in plan.others}, ("FBGKM", "BGKM", SVC, OURS))
     page.row(
         "FBGKM's errors of table 5, within one of its standard deviations or better",
         verdict(found, TABLE_5),
-        f"{how(first, plan)}; seconds of {plan.full} sweeps: "
-        + named(f"{name} {minutes(tally.time('FBGKM', factor))}" for name, tally in found.items()),
+        f"{how(found, plan)}; seconds of {plan.sweeps} sweeps: "
+        + named(f"{name} {minutes(tally.time('FBGKM'))}" for name, tally in found.items())
+        + "; active rows, mean: "
+        + named(f"{name} {tally.mean_active:.0f} of {TABLE_5[name].train}" for name, tally in found.items()),
     )
     page.row(
         "it slightly outperforms SVM and IVM",
@@ -228,33 +251,29 @@ def frequentist(page: Page, plan: Plan) -> None:
         rows.append((name, *paired))
     page.remark("Table 5, test error in per cent, paper / ours (SVM: ours searches C and width):")
     page.remark(common.markdown(("set", "SVM", "IVM", "FBGKM", "BGKM", OURS), rows))
+    return fits
 
 
 # FBGKM alone, at the paper's length
 
 
-def alone(page: Page, plan: Plan) -> None:
-    """Tables 2 and 5, FBGKM only, which leaves time for the paper's partitions and sweeps."""
+def alone(page: Page, plan: Plan, notes: Notes) -> list[Fit]:
+    """Tables 2 and 5, FBGKM only, of which more partitions may be complete."""
     published = {name: (TABLE_2 | TABLE_5)[name] for name in (*plan.bayes, *plan.others)}
-    found = {name: Tally() for name in published}
-    for seed in cut_short(plan.splits):
-        for name, tally in found.items():
-            split, most = plan.split(name, published[name], seed), min(published[name].most, plan.rows)
-            print(f"\n{name}, {seed}:", end=" ")
-            tally.add("FBGKM", split, most, plan.sweeps)
-    print()
+    found, fits = tallied(plan, notes, published, ("FBGKM",))
     page.row(
         "FBGKM's errors of tables 2 and 5, within one of its standard deviations or better",
         verdict(found, published),
-        how(found[plan.bayes[0]], plan),
+        how(found, plan),
     )
     rows = []
     for name, tally in found.items():
         error, sd, _ = published[name].fbgkm
         paired = f"{error:.2f} ({sd:.2f}) / {tally.error('FBGKM')}"
-        rows.append((name, paired, f"{np.mean(tally.active['FBGKM']):.0f} of {published[name].train}"))
+        rows.append((name, paired, f"{tally.mean_active:.0f} of {published[name].train}"))
     page.remark("FBGKM, test error in per cent (standard deviation over partitions), paper / ours:")
     page.remark(common.markdown(("set", "FBGKM", "active rows"), rows))
+    return fits
 
 
 # Figure 1
@@ -265,11 +284,14 @@ def mixing(page: Page, plan: Plan) -> None:
     ways = {"a proposal for every twentieth row": None, "one proposal a sweep, as printed": 1}
     traces: dict[tuple[str, str], Any] = {}
     for name in plan.traces:
-        paper = TABLE_3[500] if name == "NewsGroups" else TABLE_2[name]
-        X, _, y, _ = plan.split(name, paper, 0)
+        paper = TABLE_3[500] if name == NEWS else TABLE_2[name]
+        X, _, y, _ = partition(*rows_of(name), min(paper.train, plan.rows), paper.test, 0)
         for way, moves in ways.items():
             length = {"draws": plan.traced, "warmup": 0, "thin": 1, "chains": 2}
-            traces[name, way] = fbgkm(X, y, min(paper.most, plan.rows), moves, **length).n_active_
+            with common.one_thread(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # chains that do not agree are in the table
+                model = fbgkm(min(paper.most, plan.rows), moves, **length).fit(X, y)
+            traces[name, way] = model.n_active_
     late = {key: trace[:, plan.traced // 2 :].astype(float) for key, trace in traces.items()}
     for way in ways:
         described = []
@@ -295,29 +317,33 @@ def mixing(page: Page, plan: Plan) -> None:
             finish(ax, "sweep", "active rows" if name == plan.traces[0] else "")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parts: dict[str, Callable[[Page, Plan], None]] = {
-        "bayes": bayesian,
-        "sizes": sizes,
-        "svm": frequentist,
-        "alone": alone,
-        "mixing": mixing,
-    }
+def main(arguments: list[str] | None = None) -> bool:
+    """Run sections; whether all that was asked for is complete."""
+    tables = {"svm": frequentist, "bayes": bayesian, "largest": largest, "sizes": sizes, "alone": alone}
     options = parser(__doc__)
-    options.add_argument("--splits", type=int, default=PAPER_SPLITS, help="partitions; Ctrl-C cuts a loop short")
+    options.add_argument("--splits", type=int, default=PAPER_SPLITS, help="partitions; Ctrl-C cuts a table short")
     options.add_argument("--sweeps", type=int, default=PAPER_SWEEPS, help="sweeps of a chain, half of them burn-in")
-    options.add_argument("--only", choices=tuple(parts), action="append", help="one of the sections")
+    options.add_argument("--only", choices=(*tables, "mixing"), action="append", help="one of the sections")
+    options.add_argument("--again", action="store_true", help=f"fit anew what is in {FILE}")
+    options.add_argument("--noted", action="store_true", help=f"write the tables of what is in {FILE}, fit nothing")
+    options.add_argument("--jobs", type=int, default=1, help="fits at a time")
     chosen = options.parse_args(arguments)
     plan = QUICK if chosen.quick else Plan(chosen.splits, chosen.sweeps)
-    with common.one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # single chains and short ones are in the table
-        X, y = common.simulated(60, 3, 0)
-        for method in (*BAYES, OURS):  # compiles
-            fitted(method, X, (y > 0).astype(int), 20, 20)
-        for name in chosen.only or parts:
-            page = Page.of(f"zhang_{name}", chosen)
-            parts[name](page, plan)
+    folder = chosen.output or (None if chosen.quick else Path(__file__).parent)
+    notes = Notes(folder and folder / FILE, chosen.again, 0 if chosen.noted else chosen.jobs)
+    for name in chosen.only or (*tables, "mixing"):
+        page = Page.of(f"zhang_{name}", chosen)
+        if name == "mixing":
+            mixing(page, plan)
             page.publish()
+            continue
+        try:
+            fits = tables[name](page, plan, notes)
+        except NothingComplete:
+            print(f"{name}: no partition is complete, and nothing is written")
+        else:
+            page.publish(notes.stamp(fits))
+    return not notes.missing
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The methods and data of Zhang, Dai, Wang and Jordan (2010), and what is counted of their fits."""
+"""The methods and data of Zhang, Dai, Wang and Jordan (2010)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import hashlib
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,14 @@ from benchmarks import common
 from replication.zhang_tables import TABLE_2, TABLE_5
 from softmargin import BayesianKernelClassifier
 from softmargin.designs.kernel.kernels import mean_distance
+from softmargin.engines.kernel.machines import MachinePrior
 from softmargin.priors.g_prior import GPrior
 
 THIN = 5
+POWERS, WIDTHS = np.arange(-0.5, 4.0), 2.0 ** np.arange(-2, 4)  # of 10 in C, and in mean distances
 BAYES = ("BSVM", "CSVM", "BGKM", "FBGKM")
 SVC, OURS = "tuned SVC", "library's default"
+NEWS = "NewsGroups"
 GROUPS = ("rec.autos", "rec.motorcycles")  # the pair of kindred groups with nearly the paper's 1985 documents
 CHAIN = {
     "length_scale": "mean-distance",
@@ -39,34 +43,61 @@ def halves(sweeps: int) -> dict[str, int]:
     return {"chains": 1, "thin": THIN, "warmup": sweeps // 2, "draws": (sweeps - sweeps // 2) // THIN}
 
 
-def fbgkm(X: Any, y: Any, most: int, moves: int | None = None, **length: int) -> BayesianKernelClassifier:
-    """Fit FBGKM with the paper's prior."""
+def fbgkm(most: int, moves: int | None = None, **length: int) -> BayesianKernelClassifier:
+    """FBGKM with the paper's prior."""
     options = {"prior": GPrior(), "moves": moves}
-    model = BayesianKernelClassifier(
+    return BayesianKernelClassifier(
         likelihood="probit", basis="active", max_active=most, engine_options=options, **CHAIN, **length
     )
-    return model.fit(X, y)
 
 
-def fitted(name: str, X: Any, y: Any, most: int, sweeps: int) -> Any:
-    """Fit one of the methods."""
+def bayesian(name: str, most: int, sweeps: int) -> BayesianKernelClassifier:
+    """One of the paper's methods, or the library's default."""
     if name == "FBGKM":
-        return fbgkm(X, y, most, **halves(sweeps))
-    if name in MACHINES:
-        options = {"prior": GPrior()} if name == "BGKM" else None
-        machine = BayesianKernelClassifier(
-            likelihood=MACHINES[name], basis="full", engine_options=options, **CHAIN, **halves(sweeps)
-        )
-        return machine.fit(X, y)
-    return tuned(X, y) if name == SVC else BayesianKernelClassifier().fit(X, y)
+        return fbgkm(most, **halves(sweeps))
+    if name == OURS:
+        return BayesianKernelClassifier()
+    options = {"prior": GPrior()} if name == "BGKM" else {"machine_prior": MachinePrior()}
+    return BayesianKernelClassifier(
+        likelihood=MACHINES[name], basis="full", engine_options=options, **CHAIN, **halves(sweeps)
+    )
 
 
 def tuned(X: Any, y: Any) -> Any:
     """An SVC with C and width searched by 5-fold cross-validation over 30 values, calibrated by temperature."""
-    width = mean_distance(X)
-    grid = {"C": 10.0 ** np.arange(-0.5, 4.0), "gamma": (width * 2.0 ** np.arange(-2, 4)) ** -2.0}
+    grid = {"C": 10.0**POWERS, "gamma": (mean_distance(X) * WIDTHS) ** -2.0}
     found = GridSearchCV(Machine(), grid, cv=5).fit(X, y)
     return CalibratedClassifierCV(Machine(**found.best_params_), method="temperature", cv=5, ensemble=False).fit(X, y)
+
+
+def fitted(name: str, X: Any, y: Any, most: int, sweeps: int) -> Any:
+    """Fit one of the methods."""
+    return tuned(X, y) if name == SVC else bayesian(name, most, sweeps).fit(X, y)
+
+
+class Settings(NamedTuple):
+    """Whether a method has sweeps and a largest number of active rows, and a digest of its other options."""
+
+    sweeps: bool
+    most: bool
+    digest: str
+
+
+@cache
+def settings(name: str, method: str) -> Settings:
+    """What a fit of a method to a set depends on, the library's defaults included."""
+    own: Any = (POWERS.tolist(), WIDTHS.tolist()) if method == SVC else bayesian(method, 1, 2 * THIN).get_params()
+    source = GROUPS if name == NEWS else (TABLE_2 | TABLE_5)[name].file
+    text = repr((source, sorted(own.items()) if isinstance(own, dict) else own))
+    return Settings(method in BAYES, method == "FBGKM", hashlib.sha256(text.encode()).hexdigest()[:8])
+
+
+@cache
+def warm_up() -> None:
+    """Compile what is timed."""
+    X, y = common.simulated(60, 3, 0)
+    for method in (*BAYES, OURS):
+        fitted(method, X, (y > 0).astype(int), 20, 20)
 
 
 # The data
@@ -100,9 +131,10 @@ def documents() -> tuple[Any, Any]:
     return TfidfTransformer().fit_transform(counts[used]).toarray(), (stored["y"][used] == second).astype(int)
 
 
+@cache
 def rows_of(name: str) -> tuple[Any, Any]:
     """Columns and labels 0 and 1 of a set of the paper."""
-    if name == "NewsGroups":
+    if name == NEWS:
         return documents()
     return data((TABLE_2 | TABLE_5)[name].file)
 
@@ -112,40 +144,3 @@ def partition(X: Any, y: Any, train: int, test: int, seed: int) -> common.Split:
     order = np.random.default_rng([seed, train]).permutation(len(y))
     own, held = order[:train], order[train : train + test]
     return X[own], X[held], y[own], y[held]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Test errors in per cent, CPU seconds and mean numbers of active rows of several methods, split by split."""
-
-    errors: dict[str, list[float]] = field(default_factory=dict)
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    active: dict[str, list[float]] = field(default_factory=dict)
-
-    def add(self, name: str, split: common.Split, most: int, sweeps: int) -> None:
-        """Fit a method and count its errors."""
-        X, new, y, truth = split
-        model, seconds = common.cpu(lambda: fitted(name, X, y, most, sweeps))
-        self.errors.setdefault(name, []).append(100.0 * float((model.predict(new) != truth).mean()))
-        self.seconds.setdefault(name, []).append(seconds)
-        if hasattr(model, "n_active_"):
-            self.active.setdefault(name, []).append(float(model.n_active_.mean()))
-        print(f"{name} {self.errors[name][-1]:.2f} % {seconds:.1f} s", end="; ", flush=True)
-
-    @property
-    def splits(self) -> int:
-        """Splits done."""
-        return len(next(iter(self.errors.values())))
-
-    def error(self, name: str) -> str:
-        """Mean error and its standard deviation over splits."""
-        found = self.errors[name]
-        return f"{np.mean(found):.2f}" + (f" ({np.std(found, ddof=1):.2f})" if len(found) > 1 else "")
-
-    def apart(self, first: str, other: str) -> float:
-        """Mean difference of two errors."""
-        return float(np.mean(self.errors[first]) - np.mean(self.errors[other]))
-
-    def time(self, name: str, factor: float = 1.0) -> float:
-        """Mean CPU seconds."""
-        return factor * float(np.mean(self.seconds[name]))

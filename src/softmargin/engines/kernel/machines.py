@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dtrsv
+from scipy.linalg.lapack import dpotrf
 
 from softmargin.core.array import Array
 from softmargin.core.move import MoveBase
@@ -107,8 +108,12 @@ class MachineLaw(MoveBase):
     def __call__(self, random: Any, model: KernelData, chain: MachineChain) -> MachineChain:
         """The chain with the law that belongs to where it stands."""
         X, gram, _ = model.copies
-        L: Array = np.asarray(np.linalg.cholesky(gram + np.diag(chain.lam)), dtype=np.float64)
-        return chain._replace(L=L, fitted=solve_triangular(L, chain.z @ X, lower=True))
+        precision = gram.copy()
+        precision.flat[:: len(precision) + 1] += chain.lam
+        L, failed = dpotrf(precision.T, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("the precision of the coefficients was lost to rounding")
+        return chain._replace(L=L, fitted=dtrsv(L, chain.z @ X, lower=1))
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class MachineCoefficients(MoveBase):
         """The chain with new coefficients."""
         X, _, y = model.copies
         noisy = chain.fitted + chain.noise * random.at(Purpose.COEFFICIENTS).standard_normal(len(chain.fitted))
-        x = solve_triangular(chain.L, noisy, lower=True, trans=1)
+        x = dtrsv(chain.L, noisy, lower=1, trans=1)
         f = X @ x
         loglik = float(_loss(model, chain.noise).loglik(y, np.ones(len(y)), f).sum())
         return chain._replace(x=x, f=f, loglik=loglik)
