@@ -75,7 +75,7 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float =
     # stored entries by their distance from the mean, the others by the mean itself
     variance = np.maximum(1.0 - stored, 0.0) * mean**2
     _add_squares(X.data, X.indices, X.indptr, share, unit, mean, variance)
-    return _columns(high, low, mean, variance, intercept, power)
+    return _columns(high, low, unit, mean, variance, intercept, power)
 
 
 def standardize_rows(rows: Rows, *, intercept: bool = True, power: float = 1.0, names: Any = None) -> Columns:
@@ -90,7 +90,7 @@ def standardize_rows(rows: Rows, *, intercept: bool = True, power: float = 1.0, 
     unit = _units(ends.high, ends.low)
     mean = mean / unit if intercept else np.zeros(len(unit))
     (variance,) = rows.sum(_squares, (float(total), unit, mean))
-    return _columns(ends.high, ends.low, mean, variance, intercept, power)
+    return _columns(ends.high, ends.low, unit, mean, variance, intercept, power)
 
 
 def _units(high: Array, low: Array) -> Array:
@@ -99,9 +99,11 @@ def _units(high: Array, low: Array) -> Array:
     return np.where(largest > 0, largest, 1.0)
 
 
-def _columns(high: Array, low: Array, mean: Array, variance: Array, intercept: bool, power: float) -> Columns:
+def _columns(
+    high: Array, low: Array, unit: Array, mean: Array, variance: Array, intercept: bool, power: float
+) -> Columns:
     """How columns are shifted and scaled, from their largest and smallest entries and their moments in their units."""
-    p, unit = len(high), _units(high, low)
+    p = len(high)
     noise = 1e-26 * np.maximum(mean**2, 1e-300)  # what rounding leaves in the variance of a constant
     varies = (high > low) if intercept else (high != 0.0) | (low != 0.0)
     keep = np.flatnonzero((variance > noise) & varies)

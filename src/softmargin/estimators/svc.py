@@ -38,6 +38,7 @@ from softmargin.models.prior_choice import Selection
 from softmargin.models.remarks import remark_on_models, warn_of_models
 from softmargin.models.two_class import Recipe
 from softmargin.rows.elsewhere import told_apart
+from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
 __all__ = ["BayesianSVC"]
@@ -265,7 +266,7 @@ class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, Linea
             Group of every row: short for one random intercept, without a column of X for it. Predictions want the
             groups of their rows too, and warn where none are given.
         """
-        with fresh(self):
+        with fresh(self), one_blas_thread():  # set once, for all that a fit does
             return self._fit(X, y, sample_weight, groups)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVC:

@@ -233,7 +233,7 @@ class BayesianSVR(StreamedNumbers, Responding, Selection, RegressorMixin, Linear
             Group of every row: short for one random intercept, without a column of X for it. Predictions want the
             groups of their rows too, and warn where none are given.
         """
-        with fresh(self):
+        with fresh(self), one_blas_thread():  # set once, for all that a fit does
             return self._fit(X, y, sample_weight, groups)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> BayesianSVR:

@@ -64,6 +64,11 @@ class Block:
         return bool(self.design.offers("excess"))
 
     @cached_property
+    def in_one_pass(self) -> bool:
+        """Whether the design makes means and variances of predictors together."""
+        return bool(self.design.offers("moments"))
+
+    @cached_property
     def starts(self) -> Any:
         """Places in the block where its cells begin, and where the last one ends."""
         return np.array([*(lo - self.lo for lo, _ in self.cuts), self.size])
@@ -109,7 +114,7 @@ class Block:
 
     def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
         """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
-        if self.design.offers("moments") and not isinstance(root, Root):
+        if self.in_one_pass and not isinstance(root, Root):
             parts = [self.design.moments(mean, root, lo, hi) for lo, hi in self.cuts]
             f, v = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
         else:

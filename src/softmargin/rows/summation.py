@@ -22,8 +22,10 @@ class TreeSum:
     and then pushed here in order give bitwise the sum of one long run.
     """
 
-    def __init__(self) -> None:
-        self.nodes: list[tuple[int, int, tuple[Any, ...]]] = []  # first cell, height, partial sum
+    __slots__ = ("nodes",)
+
+    def __init__(self, *nodes: tuple[int, int, tuple[Any, ...]]) -> None:
+        self.nodes = list(nodes)  # first cell, height, partial sum
 
     def push(self, start: int, height: int, value: tuple[Any, ...]) -> None:
         """Add the node of ``2**height`` cells that begins at cell ``start``."""
@@ -36,9 +38,7 @@ class TreeSum:
     @classmethod
     def of_cell(cls, number: int, value: tuple[Any, ...]) -> TreeSum:
         """The sum of one cell."""
-        tree = cls()
-        tree.nodes = [(number, 0, value)]
-        return tree
+        return cls((number, 0, value))
 
     @classmethod
     def of_cells(cls, first: int, values: Array) -> TreeSum:
@@ -63,6 +63,8 @@ class TreeSum:
     def total(self) -> tuple[Any, ...]:
         """Add what is left, from the last cell to the first."""
         value = self.nodes[-1][2]
+        if len(self.nodes) == 1:
+            return value
         for _, _, left in reversed(self.nodes[:-1]):
             value = tuple(a + b for a, b in zip(left, value, strict=True))
         return value
