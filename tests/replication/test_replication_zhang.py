@@ -200,15 +200,20 @@ def test_partitions_that_are_not_complete_are_left_out(tmp_path, counted, monkey
     assert len(used) == 4
 
 
-def test_chains_that_never_have_most_active_rows_draw_the_same(modules):
+def test_most_active_rows_enter_a_chain_where_they_are_reached(modules):
     models = modules[1]
     rng = np.random.default_rng(0)
     y = np.arange(80) % 2
     X = rng.standard_normal((80, 2)) + 2.0 * y[:, None]
-    few, many = (models.fitted("FBGKM", X, y, most, 200) for most in (60, 80))
-    assert few.n_active_.max() < 45
-    np.testing.assert_array_equal(few.n_active_, many.n_active_)
-    np.testing.assert_array_equal(few.decision_function(X), many.decision_function(X))
+    every = {"chains": 1, "warmup": 0, "draws": 200, "thin": 1}
+    few, more, most = (models.fbgkm(allowed, **every).fit(X, y) for allowed in (15, 60, 80))
+    highest = more.n_active_.max()
+    assert 15 < highest < 60
+    np.testing.assert_array_equal(more.n_active_, most.n_active_)
+    np.testing.assert_array_equal(more.decision_function(X), most.decision_function(X))
+    reached = int(np.argmax(more.n_active_[0] >= 15))
+    np.testing.assert_array_equal(few.n_active_[0, :reached], more.n_active_[0, :reached])
+    assert few.n_active_.max() <= 15
 
 
 def test_fits_at_a_time_are_those_one_by_one(with_data, tmp_path):
