@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.unseen.__main__ import standard_error
+from benchmarks.common import standard_error
 from benchmarks.unseen.tasks import _task
 
 
@@ -43,5 +43,4 @@ def test_frames_without_a_suitable_column_give_no_task(frame):
 
 def test_standard_errors_of_overlapping_splits_are_larger_than_those_of_independent_ones():
     d = np.array([0.0, 1.0, 2.0, 3.0])
-    sizes = [[70, 30, 5]] * 4
-    assert standard_error(d, sizes) == pytest.approx(np.sqrt((1 / 4 + 30 / 70) * d.var(ddof=1)))
+    assert standard_error(d, 70, 30) == pytest.approx(np.sqrt((1 / 4 + 30 / 70) * d.var(ddof=1)))

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from softmargin.rows.dask._holder import Holder
+from softmargin.rows.dask._making import Source, decoded, encoded
 
-__all__ = ["Crew", "Entry", "Run", "encoded", "time_limit"]
+__all__ = ["Crew", "Entry", "Run", "time_limit"]
 
 _TIMEOUT = 600.0  # seconds that a worker may take for its part of a pass
 _LOOK = 1.0  # seconds after which it is asked whether a worker that has not answered is still there
@@ -29,12 +30,12 @@ class Lost(Exception):
 
 @dataclass(eq=False)
 class Run:
-    """Consecutive cells, the rows lo..hi, and who holds them; ``source`` makes the rows again."""
+    """Consecutive cells, the rows lo..hi, and who holds them; ``source`` makes the rows, and makes them again."""
 
     lo: int
     hi: int
     first: int
-    source: Any
+    source: Source
     address: str = ""
     future: Any = None
     actor: Any = None
@@ -76,7 +77,7 @@ class Crew:
         """Send the rows out: every worker gets as large a part as it has threads."""
         addresses = list(self._alive())
         for k, run in enumerate(self.runs):
-            self._begin(run, addresses[k % len(addresses)])
+            self._begin(run, addresses[k % len(addresses)], run.source.made(self.client))
         with self.client.as_current():
             for run in self.runs:
                 try:
@@ -157,10 +158,10 @@ class Crew:
                 )
             time.sleep(0.1)
 
-    def _begin(self, run: Run, address: str) -> None:
+    def _begin(self, run: Run, address: str, rows: Any) -> None:
+        """Have rows, which are on their way, held at an address."""
         threads = self._alive().get(address, 1)
         there: dict[str, Any] = {"workers": [address], "allow_other_workers": False}
-        rows = self.client.compute(run.source)  # anywhere: tasks bound to a worker that is lost would never be run
         run.address, run.actor = address, None
         run.future = self.client.submit(Holder, rows, run.first, threads, actor=True, pure=False, **there)
 
@@ -170,7 +171,7 @@ class Crew:
 
     def _begun(self, run: Run) -> None:
         """Wait until the rows are there: as long as the worker lives, and somebody works on something."""
-        from distributed import Future, KilledWorker
+        from distributed import KilledWorker
 
         last = time.monotonic()
         while run.actor is None:
@@ -185,8 +186,9 @@ class Crew:
                         f"rows {run.lo}..{run.hi} of X have not been made, and for {self.timeout:.0f} s no Dask worker "
                         "has worked on anything: see what the cluster waits for."
                     ) from None
-            except KilledWorker as error:  # tasks that were on workers when these died are suspected, and not run again
-                self.client.retry([Future(error.task, self.client)])
+            except KilledWorker as error:
+                if suspected := run.source.suspected(error.task):
+                    self.client.retry(suspected)
                 raise Lost from None
             except Exception as error:  # whatever making the user's rows may raise
                 if self._gone(run):
@@ -225,7 +227,7 @@ class Crew:
                 if other is not run and other.address in load:
                     load[other.address] += (other.hi - other.lo) / alive[other.address]
             try:
-                self._begin(run, min(load, key=lambda address: load[address]))
+                self._begin(run, min(load, key=lambda address: load[address]), run.source.made_again(self.client))
                 self._begun(run)
                 self._replay(run)
                 self.rebuilt += 1
@@ -300,18 +302,3 @@ def _hopeless(run: Run) -> str:
         f"rows {run.lo}..{run.hi} lost {_LOSSES} Dask workers in one pass, each of which had to hold "
         f"{run.hi - run.lo} rows: see why in the logs of the workers, give them more memory, or start more of them."
     )
-
-
-def encoded(value: Any) -> bytes:
-    """As bytes that a worker can read; functions and classes of a script travel with their code."""
-    from distributed.protocol.pickle import dumps
-
-    made: bytes = dumps(value)
-    return made
-
-
-def decoded(content: bytes) -> Any:
-    """What a worker answered."""
-    from distributed.protocol.pickle import loads
-
-    return loads(content)

@@ -12,8 +12,9 @@ import numpy as np
 from softmargin.core import visits
 from softmargin.core.array import Array
 from softmargin.rows.block import CELL
-from softmargin.rows.dask._crew import Crew, Entry, Run, encoded, time_limit
+from softmargin.rows.dask._crew import Crew, Entry, Run, time_limit
 from softmargin.rows.dask._holder import Errand, Form
+from softmargin.rows.dask._making import Source, encoded
 from softmargin.rows.elsewhere import RowsAway
 from softmargin.rows.in_memory import Blocks
 from softmargin.rows.summation import joined
@@ -197,8 +198,6 @@ def crew_of(client: Any, pieces: Sequence[Piece], p: int) -> Crew:
 
 def _runs(pieces: Sequence[Piece], threads: dict[str, int]) -> list[Run]:
     """Runs of cells whose lengths are as the threads of the workers, put together from pieces of any length."""
-    from dask.delayed import delayed
-
     ends = np.cumsum([0, *(piece.size for piece in pieces)])
     n, cells = int(ends[-1]), -(-int(ends[-1]) // CELL)
     shares = np.cumsum([0, *threads.values()]) / sum(threads.values())
@@ -208,11 +207,5 @@ def _runs(pieces: Sequence[Piece], threads: dict[str, int]) -> list[Run]:
         lo, hi = first * CELL, min(last * CELL, n)
         used = range(int(np.searchsorted(ends, lo, "right")) - 1, int(np.searchsorted(ends, hi, "left")))
         parts = [(max(lo - int(ends[k]), 0), min(hi, int(ends[k + 1])) - int(ends[k])) for k in used]
-        runs.append(Run(lo, hi, first, delayed(_assembled)([pieces[k].source for k in used], parts)))
+        runs.append(Run(lo, hi, first, Source([pieces[k].source for k in used], parts)))
     return runs
-
-
-def _assembled(chunks: list[Any], parts: list[tuple[int, int]]) -> Array:
-    """The rows of a run, from parts of chunks."""
-    arrays = [np.asarray(chunk[lo:hi], dtype=np.float64) for chunk, (lo, hi) in zip(chunks, parts, strict=True)]
-    return np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
