@@ -104,6 +104,11 @@ def random_splits(X: Any, y: Any, most: int, train: float = 2 / 3) -> Iterator[S
         yield X_train, X_test, y_train, y_test
 
 
+def standard_error(d: np.ndarray, train: float, test: float) -> float:
+    """Of a mean difference over random splits, whose training rows overlap (Nadeau and Bengio's correction)."""
+    return float(np.sqrt((1.0 / len(d) + test / train) * d.var(ddof=1)))
+
+
 # Time
 
 

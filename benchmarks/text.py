@@ -2,7 +2,7 @@
 
 Random stratified splits with three quarters of the rows, at most 3000, to train. C of LinearSVC is searched by the log
 loss of the model calibrated by temperature, 5 folds; LogisticRegressionCV searches by log loss. Peers see columns as
-they are, which suits them better than scaled ones. Standard errors of differences are over splits.
+they are, which suits them better than scaled ones. Standard errors of differences are those of splits that overlap.
 """
 
 from __future__ import annotations
@@ -89,11 +89,17 @@ def _narrow(X: Any) -> Any:
     return X
 
 
+def sizes(y: np.ndarray) -> tuple[int, int]:
+    """How many rows train and test."""
+    train = min(ROWS, round(0.75 * len(y)))
+    return train, min(4000, len(y) - train)
+
+
 def measure(X: Any, y: np.ndarray, seed: int) -> dict[str, list[float]]:
     """Log loss, error and CPU seconds of every method on one split."""
-    train = min(ROWS, round(0.75 * len(y)))
+    train, test = sizes(y)
     first, rest = train_test_split(np.arange(len(y)), train_size=train, stratify=y, random_state=seed)
-    rest = rest[:4000]
+    rest = rest[:test]
     answers = {}
     for name, model in methods().items():
         fitted, seconds = common.cpu(lambda model=model: model.fit(_narrow(X[first]), y[first]))
@@ -104,7 +110,7 @@ def measure(X: Any, y: np.ndarray, seed: int) -> dict[str, list[float]]:
 
 def main() -> None:
     options = common.parser(__doc__)
-    options.add_argument("--splits", type=int, default=3)
+    options.add_argument("--splits", type=int, default=5)
     options.add_argument("--sets", nargs="*", default=[])
     options = options.parse_args()
     common.warm_up()
@@ -119,7 +125,7 @@ def main() -> None:
                 best = min(list(by)[1:], key=lambda m: by[m].mean())
                 d = by["softmargin"] - by[best]
                 line += [f"{values.mean():.4g}" for values in by.values()]
-                line.append(f"{d.mean():+.2g} ± {d.std(ddof=1) / np.sqrt(len(d)):.1g}")
+                line.append(f"{d.mean():+.2g} ± {common.standard_error(d, *sizes(y)):.1g}")
             line += [f"{np.mean([one[m][2] for one in found]):.2g}" for m in found[0]]
             rows.append(line)
             print(line, flush=True)

@@ -66,12 +66,6 @@ def _constant(kind: str, known: Any, y: Any) -> float:
     return float(log_loss(y, np.tile(shares, (len(y), 1)), labels=np.unique(known)))
 
 
-def standard_error(d: np.ndarray, sizes: Any) -> float:
-    """Of the mean difference over splits that overlap (Nadeau and Bengio's correction)."""
-    train, test = np.mean([row[:2] for row in sizes], axis=0)
-    return float(np.sqrt((1.0 / len(d) + test / train) * d.var(ddof=1)))
-
-
 def summary(kind: str, results: Results) -> str:
     """One line per set, the means, wins and losses, and the sets where we are behind."""
     chosen = {name: found for name, found in results.items() if found["kind"] == kind}
@@ -85,7 +79,7 @@ def summary(kind: str, results: Results) -> str:
     for s, found in chosen.items():
         best = min(peers, key=lambda m: losses[s][m].mean())
         d = losses[s]["softmargin"] - losses[s][best]
-        se = standard_error(d, found["sizes"])
+        se = common.standard_error(d, *np.mean([row[:2] for row in found["sizes"]], axis=0))
         constant = float(np.mean(found["constant"]))
         n, _, p = found["sizes"][0]
         rows.append((s, f"{n} x {p}", f"{constant:.4f}", *(f"{losses[s][m].mean():.4f}" for m in names)))
