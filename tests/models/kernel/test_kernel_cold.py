@@ -1,5 +1,8 @@
 """The cold posterior: near a support vector machine of large margin, and taken only where left-out rows prefer it."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -7,7 +10,21 @@ from sklearn.metrics import log_loss
 from sklearn.svm import SVC
 
 from softmargin import BayesianKernelClassifier
+from softmargin.inference.choices import Candidate, Record, entropy
+from softmargin.loo.folds import folds
+from softmargin.loo.link import fit_link
+from softmargin.losses import Hinge
+from softmargin.models.kernel import cold as cold_rule
 from softmargin.models.kernel import inducing
+from softmargin.models.kernel.folds import ordered
+from softmargin.models.kernel.search import KernelRows, kernel_prior, quick_fit, settings_of
+from softmargin.rows.streams import Streams
+
+PLAIN = Candidate(False, 16.0)
+
+
+def seeds():
+    return Streams.from_random_state(0)
 
 
 def eights(train=500):
@@ -60,10 +77,46 @@ def test_choices_tell_of_it(cold):
     assert set(taken["scale"]) == {0.5}
     assert taken["n_inducing"].dropna().tolist() == [len(cold.posterior_.mean) - 1]
     assert set(taken["length_scale"]) == {cold.length_scale_}
-    folds = table[table["method"] == "folds"].tail(2)
-    assert folds["score"].iloc[1] < folds["score"].iloc[0], "folds preferred it"
-    on_points = table[table["n_inducing"].notna()]["score"]
-    assert on_points.iloc[-1] < on_points.iloc[-2], "leave-one-out of all rows did not object"
+    folds = table[table["method"] == "folds"]
+    tried = folds[folds["scale"] == 0.5]
+    learned = folds[folds["scale"].isna()].iloc[-1]
+    best = tried.loc[tried["score"].idxmin()]
+    assert best["score"] < learned["score"], "folds preferred it"
+    assert len(tried) >= 3, "with both its neighbours"
+    assert best["length_scale"] == cold.length_scale_, "at this width; 500 rows are all of them"
+
+
+def test_folds_choose_with_one_link_for_all():
+    """Their score is the log loss of the best link of left-out rows, as of an independent refit of each fold."""
+    X, _, y, _ = eights()
+    rows = KernelRows(
+        X, np.where(y > 0, 1.0, -1.0), np.ones(500), np.ones(500), Hinge(), kernel_prior("learn"), seeds()
+    )
+    some, setting = rows.at_candidate(PLAIN), settings_of(rows, "rbf", 24.0, False)[0]
+    machine = quick_fit(replace(some, prior=kernel_prior(0.5)), setting)
+    settled = SimpleNamespace(machine=machine, setting=setting, record=Record())
+    score = cold_rule._folds(rows, settled).score(setting, PLAIN, 0.5, 1e-6, {})
+    f, v = np.empty((2, 500))
+    for train, test in folds(rows.label, ordered(rows, setting), rows.count, 3, False):
+        given = {"learning_rate": 16.0, "scale": 0.5, "length_scale": 24.0, "standardize": False, "basis": "full"}
+        part = BayesianKernelClassifier(**given).fit(X[train.rows], y[train.rows])
+        f[test.rows], v[test.rows] = part._fitted.moments(X[test.rows])
+    right = fit_link(rows.sign, f, v, rows.weight, 0.0).score
+    assert score == pytest.approx(right, abs=1e-3)
+    entry = settled.record.entries[-1]
+    assert (entry.method, entry.score) == ("folds", score)
+    assert score < 0.3 * entropy(rows.label, rows.weight)
+
+
+def test_a_class_with_too_few_rows_for_folds_leaves_no_score():
+    X, _, y, _ = eights()
+    keep = np.flatnonzero(y == 0)[:30].tolist() + np.flatnonzero(y == 1)[:1].tolist()
+    sign = np.where(y[keep] > 0, 1.0, -1.0)
+    rows = KernelRows(X[keep], sign, np.ones(31), np.ones(31), Hinge(), kernel_prior(0.5), seeds())
+    setting = settings_of(rows, "rbf", 24.0, False)[0]
+    settled = SimpleNamespace(machine=quick_fit(rows, setting), setting=setting, record=Record())
+    assert cold_rule._folds(rows, settled).score(setting, PLAIN, 0.5, 1e-6, {}) == np.inf
+    assert not settled.record.entries
 
 
 @pytest.mark.parametrize(

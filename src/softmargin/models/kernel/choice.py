@@ -11,9 +11,10 @@ from softmargin.designs.standardize import Columns
 from softmargin.engines.vi.inducing import Neighbour
 from softmargin.inference.choices import Candidate, Record, Rules, choose, entropy
 from softmargin.inference.settings import Fit
+from softmargin.inference.trials import loss_of
 from softmargin.loo.folds import Part
 from softmargin.models.kernel.comparison import Comparison
-from softmargin.models.kernel.folds import SEARCHED, SampledTrials, counted, ordered, refit_losses, sampled
+from softmargin.models.kernel.folds import SEARCHED, SampledTrials, counted, ordered, refit, sampled
 from softmargin.models.kernel.levels import Level, machine_of, messages_at
 from softmargin.models.kernel.models import KernelBinary
 from softmargin.models.kernel.search import WIDEST, Before, KernelRows, Quick, Search, Setting, quick_fit, settings_of
@@ -172,7 +173,9 @@ def _chosen(
         return machine.fit
 
     def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
-        return refit_losses(rows, setting, candidate, machines[candidate], train, test)
+        fitted = machines[candidate]
+        machine = refit(rows, setting, candidate, fitted.left, fitted.fit.scale, train)
+        return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
 
     dealt = ordered(rows, setting)
     trials = SampledTrials(quick, loss, rows.label, counted(rows), dealt, tilts, rules=rules, observed=rows.count)

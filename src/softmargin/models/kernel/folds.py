@@ -10,12 +10,12 @@ import numpy as np
 from softmargin.core.array import Array
 from softmargin.designs.kernel.features import rescaled
 from softmargin.inference.choices import Candidate, Refits, Trial, refitted
-from softmargin.inference.trials import Trials, loss_of, row_order
+from softmargin.inference.trials import Trials, row_order
 from softmargin.loo.folds import Part
 from softmargin.models.kernel.search import ROUGH, Before, KernelRows, Quick, Setting, kernel_prior, quick_fit
 from softmargin.rows.streams import Purpose
 
-__all__ = ["SEARCHED", "SampledTrials", "counted", "ordered", "refit_losses", "sampled"]
+__all__ = ["SEARCHED", "SampledTrials", "counted", "ordered", "refit", "sampled"]
 
 SEARCHED = 400  # rows, at most, that a width is searched on
 _SHARE = 0.25  # of these that a rare class has where it has so many: a handful of them cannot choose
@@ -52,29 +52,28 @@ def ordered(rows: KernelRows, setting: Setting) -> Array:
     return row_order(rescaled(rows.X, setting.columns))
 
 
-def refit_losses(
+def refit(
     rows: KernelRows,
     setting: Setting,
     candidate: Candidate,
-    whole: Quick,
+    before: Before,
+    scale: float,
     train: Part,
-    test: Part,
     *,
     tol: float = ROUGH,
-) -> Array:
-    """Log losses of some rows under a fit of others, link included, started from the fit of all.
+) -> Quick:
+    """A fit of some rows, started from one of all.
 
-    The prior scale is that of all rows: learned anew it takes most of the steps.
+    The prior ``scale`` is given: learned anew it takes most of the steps.
     """
-    state = whole.left  # started from nothing, wide kernels may end in a worse optimum
-    index, share = train
-    start = Before(state.ku[index] * share, state.f[index], state.Du)
+    index, share = train  # started from nothing, wide kernels may end in a worse optimum
+    start = Before(before.ku[index] * share, before.f[index], before.Du)
     some = rows.take(index)
-    prior = kernel_prior(whole.fit.scale)
+    prior = kernel_prior(scale)
     some = replace(some, count=some.count * share, weight=some.weight * share, prior=prior)
     machine = quick_fit(some.at_candidate(candidate), setting, start, loose=_TIGHT, tol=tol)
     assert machine is not None
-    return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
+    return machine
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

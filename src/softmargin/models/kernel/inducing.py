@@ -137,7 +137,7 @@ class _Doubling:
         return best, None
 
     def colder(self, size: int, best: Level) -> tuple[Level, Cold] | None:
-        """The cold posterior on ``size`` points, if folds prefer it and leave-one-out does not object."""
+        """The cold posterior on ``size`` points, if folds prefer it."""
         cold = colder(self.rows, self.settled, best.held.loo.score)
         if cold is None:
             return None
@@ -149,7 +149,7 @@ class _Doubling:
         level = fit_level(rows, features, model, state=cold.messages(rows, self.base), **run)
         value, score = {"n_inducing": features.size, **cold.value, **setting.value}, level.held.loo.objective
         record.add(value, "leave-one-out", score, np.nan, time.process_time() - begun)
-        if not (level.outcome.interrupted or score < best.held.loo.objective):
+        if level.outcome.interrupted:
             return None
         record.taken = value
         return level, cold
