@@ -108,6 +108,14 @@ def test_folds_choose_with_one_link_for_all():
     assert score < 0.3 * entropy(rows.label, rows.weight)
 
 
+@pytest.mark.parametrize(("gain", "rate"), [(1.9, 1.0), (2.1, 16.0)])
+def test_a_gain_that_a_few_rows_may_bring_is_not_enough(digits, gain, rate, monkeypatch):
+    """What folds must gain is a log likelihood, of all their rows."""
+    X, _, y, _ = digits
+    monkeypatch.setattr(cold_rule._Folds, "score", lambda _, *given: 0.05 - gain / 500 * (given[2] == 0.5))
+    assert BayesianKernelClassifier(random_state=0).fit(X, y).learning_rate_ == rate
+
+
 def test_a_class_with_too_few_rows_for_folds_leaves_no_score():
     X, _, y, _ = eights()
     keep = np.flatnonzero(y == 0)[:30].tolist() + np.flatnonzero(y == 1)[:1].tolist()

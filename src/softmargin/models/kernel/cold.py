@@ -19,7 +19,7 @@ from softmargin.inference.choices import Candidate, Record, entropy, refitted
 from softmargin.loo.folds import Part
 from softmargin.loo.link import WORTH, fit_link
 from softmargin.models.kernel.choice import Settled
-from softmargin.models.kernel.folds import SEARCHED, counted, ordered, refit, sampled
+from softmargin.models.kernel.folds import counted, ordered, refit, sampled
 from softmargin.models.kernel.levels import messages_at
 from softmargin.models.kernel.models import KernelBinary
 from softmargin.models.kernel.search import ROUGH, Before, KernelRows, Setting, kernel_prior
@@ -73,12 +73,12 @@ class Cold(NamedTuple):
 def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
     """The cold posterior, where refits of folds of some rows prefer it to the one that was settled on.
 
-    It is not tried where classes overlap by the ``score`` of left-out rows, nor where rate, scale or weights are given,
-    nor on so few rows that each of them shapes the fit: the closed-form scores, which make the link, flatter there.
+    It is not tried where classes overlap by the ``score`` of left-out rows, nor where rate, scale or weights are given.
+    Rows without an outlier among them are predicted well by either, and the cold one is too sure of itself there: what
+    it gains must be more than a penalty's worth of log likelihood.
     """
     request, candidate = settled.request, settled.candidate
     free = isinstance(request.learning_rate, str) and request.tilts and rows.prior.learned
-    free = free and len(rows.sign) > SEARCHED
     if not (free and rows.loss.margin_slope > 0.0 and score < _CLEAN * entropy(rows.label, rows.weight)):
         return None
     folds = _folds(sampled(rows, _JUDGED), settled)
@@ -86,7 +86,7 @@ def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
     warm = folds.score(settled.setting, candidate, settled.machine.fit.scale, ROUGH, taken)
     learned = request.length_scale == "learn" and settled.setting.kernel.length is not None
     cold, least = folds.searched(Cold(settled.setting, candidate._replace(rate=_RATE), settled.machine, learned))
-    return cold if least < warm else None
+    return cold if (warm - least) * folds.rows.count.sum() > WORTH else None
 
 
 class _Folds(NamedTuple):
