@@ -167,6 +167,22 @@ def test_separable_predictors_stay_in_the_box():
     assert loo.objective * 100 == pytest.approx(found.fun, rel=1e-6)
 
 
+def test_a_doubt_bounds_what_any_row_can_be_sure_of(predictors):
+    """Jeffreys' rule: half a wrong label among the N and half a right one more. The slope does not see it."""
+    y, f, v, weight = predictors
+    usual, doubtful = (fit_link(y, f, v, weight, 0.0, wrong=wrong) for wrong in (0.0, 0.5))
+    assert doubtful.doubt == pytest.approx(0.5 / (weight.sum() + 1.0))
+    assert usual.doubt == 0.0
+    assert doubtful[3:7] == usual[3:7]
+    d, p = doubtful.doubt, usual.link.probability(f, v)
+    np.testing.assert_allclose(doubtful.link.probability(f, v), d * (1.0 - p) + (1.0 - d) * p)  # labels are exchanged
+    own = np.where(y > 0, d * (1.0 - p) + (1.0 - d) * p, (1.0 - d) * (1.0 - p) + d * p)
+    assert doubtful.score == pytest.approx(-(weight @ np.log(own)) / weight.sum())
+    far = doubtful.link.probability(np.array([-1e6, 1e6]), np.zeros(2))
+    np.testing.assert_allclose(far, [d, 1.0 - d])
+    np.testing.assert_array_equal(doubtful.link.decision(f, v), usual.link.decision(f, v))
+
+
 def test_smooth_targets_bound_the_confidence_without_variance():
     """Platt's targets (N + 1)/(N + 2) and 1/(N + 2), N the rows of the class: on separable rows those are the limit."""
     f = np.concatenate((np.full(30, -2.0), np.full(10, 2.0)))

@@ -30,6 +30,7 @@ __all__ = [
     "Rules",
     "Task",
     "Trial",
+    "better",
     "choose",
     "entropy",
     "mean_and_error",
@@ -227,10 +228,15 @@ class _Losses:
         """Whether rows left out are better predicted by ``new``, by more than ``errors`` standard errors."""
         old_loss = self.of(now, best, record)
         new_loss = None if old_loss is None else self.of(new, trial, record, old_loss)
-        if old_loss is None or new_loss is None or len(new_loss.values) < len(old_loss.values):
-            return False
-        gain, error = mean_and_error(old_loss.values - new_loss.values, old_loss.weight)
-        return gain > errors * error
+        return better(new_loss, old_loss, errors)
+
+
+def better(new: Refits | None, old: Refits | None, errors: float) -> bool:
+    """Whether ``new`` has lower values, of all folds, by more than ``errors`` standard errors."""
+    if old is None or new is None or len(new.values) < len(old.values):
+        return False
+    gain, error = mean_and_error(old.values - new.values, old.weight)
+    return gain > errors * error
 
 
 def mean_and_error(values: Array, count: Array) -> tuple[float, float]:

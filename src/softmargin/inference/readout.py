@@ -136,6 +136,7 @@ class BinaryReadout:
     weight: Array
     tol: float = 1e-10
     free_offset: bool = False  # whether the link may move the boundary at no price: rows left out have to place it
+    wrong: float = 0.0  # labels that the link takes for wrong, beside those it sees
 
     def point(self, beta: Array, scale: float) -> Posterior:
         return PointPosterior(self.columns, self.basis, beta, scale**2)
@@ -158,7 +159,8 @@ class BinaryReadout:
         """The link; for a point (``smooth``) without an offset, so that the mode decides as the SVM that it is."""
         offset = self.columns.intercept and (self.free_offset or not smooth)
         worth = 0.0 if self.free_offset else WORTH
-        loo = fit_link(model.y, f, v, self.weight, max_kv, offset=offset, worth=worth, smooth=smooth, tol=self.tol)
+        how: dict[str, Any] = {"offset": offset, "worth": worth, "smooth": smooth, "wrong": self.wrong}
+        loo = fit_link(model.y, f, v, self.weight, max_kv, **how, tol=self.tol)
         return HeldOut(f, v, loo)
 
     def some(self, model: Model, rows: Any) -> tuple[Model, BinaryReadout]:

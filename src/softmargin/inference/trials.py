@@ -23,6 +23,7 @@ from softmargin.inference.settings import Fit, Settings, rough
 from softmargin.inference.variational import fit_vb
 from softmargin.loo.folds import Part
 from softmargin.loo.link import WORTH, fit_link
+from softmargin.loo.refits import spread
 
 __all__ = [
     "Apart",
@@ -90,6 +91,10 @@ class Trials:
             return None
         if fit.outcome.interrupted:
             raise KeyboardInterrupt("interrupted while the learning rate was being chosen")
+        return self.made(fit)
+
+    def made(self, fit: Fit) -> Trial:
+        """What a quick fit is compared by."""
         return Trial(fit.loo.objective, fit.loo.max_kv, fit.scale, fit)
 
     def refits(self, candidate: Candidate, trial: Trial, rival: Refits | None = None) -> Refits | None:
@@ -333,9 +338,11 @@ def out_of_fold(
 def linked_by(refits: OutOfFold, model: Model, settings: Settings, fit: Fit) -> Fit:
     """A fit whose left-out predictors, and the link fitted on them, are those of refits."""
     readout: Any = settings.readout
-    free = {"offset": readout.columns.intercept, "worth": 0.0 if readout.free_offset else WORTH, "tol": readout.tol}
+    worth = 0.0 if readout.free_offset else WORTH
+    how = {"offset": readout.columns.intercept, "worth": worth, "wrong": readout.wrong, "tol": readout.tol}
     f, v, rows, weight, folds, smooth = refits
-    loo = fit_link(model.y[rows], f, v, weight, fit.loo.max_kv, smooth=smooth, **free)
+    f, v = spread(f, v, model, fit.vi, fit.posterior)
+    loo = fit_link(model.y[rows], f, v, weight, fit.loo.max_kv, smooth=smooth, **how)
     total = np.bincount(rows, weight)
     f, v = (np.bincount(rows, weight * value) / total for value in (f, v))  # of each row, over the folds it is in
     return fit._replace(held=HeldOut(f, v, loo._replace(method=f"refits of {folds} folds")))

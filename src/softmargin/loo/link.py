@@ -31,16 +31,18 @@ WORTH = 2.0  # log likelihood that an offset must gain where none is expected
 
 @dataclass(frozen=True)
 class Link:
-    """``P(y = 1) = sigmoid(a f / sqrt(1 + lam (pi/8) a^2 v) + b)`` for f ~ N(f, v).
+    """``P(y = 1) = d + (1 - 2 d) sigmoid(a f / sqrt(1 + lam (pi/8) a^2 v) + b)`` for f ~ N(f, v).
 
     The slope a and offset b are Platt's; lam weighs the posterior variance, whose shape over the rows is right
     while its size depends on the learning rate. A row of which nothing is known has the probability sigmoid(b): were
     the offset shrunk with f it would be one half, and rows of a rare class would be ranked by how little is known.
+    The doubt d is the probability of a wrong label, which bounds what any row can be sure of.
     """
 
     a: float
     b: float
     lam: float
+    doubt: float = 0.0
 
     def shrink(self, v: Array) -> Array:
         """What the spread of f divides it by."""
@@ -58,7 +60,7 @@ class Link:
     def probability(self, f: Array, v: Array) -> Array:
         """Probability of the positive class."""
         p: Array = expit(self.argument(f, v))
-        return p
+        return p if self.doubt == 0.0 else self.doubt + (1.0 - 2.0 * self.doubt) * p
 
 
 class LeaveOneOut(NamedTuple):
@@ -66,8 +68,8 @@ class LeaveOneOut(NamedTuple):
 
     ``score`` is the mean log loss of the fitted link on leave-one-out predictors, ``error`` its error rate,
     ``max_kv`` the largest share of a predictor's precision that its own row supplies: above 0.7 the score is
-    optimistic and nothing is chosen by it. ``objective`` is the score with the penalties on log lam and log a,
-    and ``method`` says where the predictors come from.
+    optimistic and nothing is chosen by it. ``objective`` is the score with the penalties on log lam and log a, but
+    without the doubt; ``method`` says where the predictors come from.
     """
 
     score: float
@@ -77,12 +79,13 @@ class LeaveOneOut(NamedTuple):
     b: float
     lam: float
     objective: float
+    doubt: float = 0.0
     method: str = "closed form"  # or how many folds were refitted
 
     @property
     def link(self) -> Link:
         """The fitted link."""
-        return Link(self.a, self.b, self.lam)
+        return Link(self.a, self.b, self.lam, self.doubt)
 
 
 def decided(p: Array, score: Array) -> Array:
@@ -120,6 +123,7 @@ def fit_link(
     offset: bool = True,
     worth: float = WORTH,
     smooth: bool = False,
+    wrong: float = 0.0,
     tol: float = 1e-10,
 ) -> LeaveOneOut:
     """Maximum likelihood of (log a, b, log lam) over a box, with log lam ~ N(0, 1) and a normal tail of log a below 0.
@@ -129,7 +133,8 @@ def fit_link(
     is far off its line would turn a signal into the class shares. The offset b moves the
     decision boundary away from f = 0, so it is kept at zero unless it gains more than ``worth`` in log likelihood
     (and always if not ``offset``). ``smooth`` takes Platt's targets (N + 1)/(N + 2) and 1/(N + 2), which bound
-    the confidence where no variance does. ``tol`` is the relative size of the gradient at the end.
+    the confidence where no variance does. ``wrong`` labels, as if seen among the N, make a doubt wrong/(N + 2 wrong),
+    which the slope does not see. ``tol`` is the relative size of the gradient at the end.
     """
     total, positive = totals_of(len(y), lambda at: [weight[at], (weight[at], y[at] > 0)]).tolist()
     targets = (1.0 / (total - positive + 2.0), (positive + 1.0) / (positive + 2.0)) if smooth else (0.0, 1.0)
@@ -141,14 +146,17 @@ def fit_link(
         if lower < value - worth:
             theta, value = moved, lower
     a, b, lam = math.exp(theta[0]), theta[1], math.exp(theta[2])
-    link = Link(a, b, lam)
+    link = Link(a, b, lam, wrong / (total + 2.0 * wrong))
 
     def losses(at: slice) -> list[Any]:
         signed = y[at] * link.argument(f[at], v[at])
-        return [(weight[at], np.logaddexp(0.0, -signed)), (weight[at], signed <= 0.0)]
+        loss = np.logaddexp(0.0, -signed)
+        if link.doubt > 0.0:
+            loss = -np.logaddexp(math.log(link.doubt), math.log1p(-2.0 * link.doubt) - loss)
+        return [(weight[at], loss), (weight[at], signed <= 0.0)]
 
     score, error = totals_of(len(y), losses) / total
-    return LeaveOneOut(float(score), float(error), max_kv, a, b, lam, float(value / total))
+    return LeaveOneOut(float(score), float(error), max_kv, a, b, lam, float(value / total), doubt=link.doubt)
 
 
 @dataclass(frozen=True, eq=False)
