@@ -38,6 +38,7 @@ from softmargin.loo.folds import Part
 from softmargin.loo.link import decided
 from softmargin.losses.probability import predictive_probability, pseudo_probability, sign_probability
 from softmargin.models.build import kept_columns
+from softmargin.models.cold import WRONG, colder
 from softmargin.models.compose import Data, compose, some_rows
 from softmargin.models.fitted import Fitted, Linear
 from softmargin.models.remarks import compared_with_logit
@@ -243,10 +244,12 @@ class _Plan(NamedTuple):
     refits: Callable[[Decision, Fit], OutOfFold | None]
     model: Model
     whole: bool
+    wrong: float = 0.0  # labels that the link takes for wrong
 
     def carried_out(self, infer: Any, settings: Settings) -> tuple[Fit, Chosen]:
         """The whole fit; the tilted one where the plain one turns out to be next to a constant."""
         decision = self.decision
+        settings = replace(settings, readout=replace(settings.readout, wrong=self.wrong))
         fit = self._fitted(decision, infer, settings)
         if decision.collapsed(fit) and not fit.outcome.interrupted:
             decision = decision.instead()
@@ -333,8 +336,12 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
             about = (decision.chosen.candidate, whole, label, order, Rules.folds)
             return out_of_fold(parts, *about)
 
-        decision = chosen_by(two_classes(recipe, quick, parts.loss, label, number, order))
-        return _Plan(decision, quick_model is model, refits, model, whole)
+        trials = two_classes(recipe, quick, parts.loss, label, number, order)
+        decision, own, wrong = chosen_by(trials), quick_model is model, 0.0
+        cold = colder(recipe, trials, decision, parts)
+        if cold is not None:
+            decision, parts, model, wrong = cold.decision, cold.parts, cold.model(model), WRONG
+        return _Plan(decision, own, refits, model, whole, wrong)
     finally:
         if normal is not None:
             normal.model.blocks.close()

@@ -24,7 +24,7 @@ from softmargin.inference.trials import Apart, Chosen, OutOfFold, out_of_fold, q
 from softmargin.loo.link import fit_link
 from softmargin.priors.ridge import Ridge
 
-__all__ = ["Wide", "choose_wide", "is_wide"]
+__all__ = ["Wide", "choose_wide", "is_wide", "learns_scale", "squared_length"]
 
 _MANY = 10  # columns per row
 _SPREAD = 0.25  # prior standard deviation of the predictor of a row of mean length, under the narrow prior
@@ -49,13 +49,18 @@ class Wide(NamedTuple):
 
 
 def is_wide(recipe: Any, columns: int, count: Array) -> bool:
-    """Whether columns outnumber rows by far and the scale of a normal prior is left to us.
+    """Whether columns outnumber rows by far and the scale of a normal prior is left to us."""
+    rows = float(np.maximum(count, 1.0).sum())  # a weight of 2 is two rows, one of 0.1 is still a row
+    return learns_scale(recipe) and columns >= _MANY * rows and len(count) <= _FEW
+
+
+def learns_scale(recipe: Any) -> bool:
+    """Whether the scale of a normal prior is left to us, and there is a posterior for it to matter to.
 
     The mode stays: it is one and the same at every scale that is large enough.
     """
-    rows = float(np.maximum(count, 1.0).sum())  # a weight of 2 is two rows, one of 0.1 is still a row
     ours = isinstance(recipe.prior, Ridge) and recipe.prior.learned and recipe.prior.hyperprior is None
-    return ours and recipe.inference != "map" and columns >= _MANY * rows and len(count) <= _FEW
+    return ours and recipe.inference != "map"
 
 
 def choose_wide(
@@ -66,7 +71,7 @@ def choose_wide(
     The link of the refits has Platt's targets, which bound the confidence that a few rows can give, and a free offset.
     """
     prior: Any = model.prior
-    length = _length(model, count)
+    length = squared_length(model, count)
     if length is None:
         return None
     record, found = Record(), []
@@ -88,7 +93,7 @@ def choose_wide(
     return wide
 
 
-def _length(model: Model, count: Array) -> float | None:
+def squared_length(model: Model, count: Array) -> float | None:
     """Mean squared length of a row, around the mean row where an intercept takes that up; None where that is all."""
     design, total = model.blocks.design, float(count.sum())
     length = float(count @ design.norms()) / total

@@ -18,6 +18,7 @@ from softmargin.engines.vi.inducing import Neighbour
 from softmargin.inference.choices import Candidate, Record, entropy, refitted
 from softmargin.loo.folds import Part
 from softmargin.loo.link import WORTH, fit_link
+from softmargin.models.cold import RATE, SPREAD
 from softmargin.models.kernel.choice import Settled
 from softmargin.models.kernel.folds import counted, ordered, refit, sampled
 from softmargin.models.kernel.levels import messages_at
@@ -27,9 +28,8 @@ from softmargin.models.kernel.search import WORTH as ENOUGH
 
 __all__ = ["TIGHT", "Cold", "colder"]
 
-# C = 8: rows of clean classes are separated, with a margin of two prior standard deviations. Of the rates and scales
-# with this C, from (4, 1) to (64, 1/4), which all predict alike, the middle has the steadiest link.
-_RATE, _SCALE = 16.0, 0.5
+# Of the rates and spreads with the same cost, from (4, 1) to (64, 1/4), which all predict alike, RATE and SPREAD are
+# the middle, which has the steadiest link.
 _CLEAN = 2.0 / 3.0  # share of the entropy of the classes from which they overlap too much for hard margins
 TIGHT = 1e-6  # tolerance: at 1e-4 rows at the margin have no stable curvature yet, and leave-one-out needs it
 _STEP = 0.5  # step of the width, as a power of two: the learned posterior has found it to a factor of two
@@ -51,7 +51,7 @@ class Cold(NamedTuple):
 
     def rows(self, rows: KernelRows, base: float = 1.0) -> KernelRows:
         """Rows under its rate and its prior, in units of ``base``."""
-        return replace(rows.at_candidate(self.candidate), prior=kernel_prior(_SCALE, base))
+        return replace(rows.at_candidate(self.candidate), prior=kernel_prior(SPREAD, base))
 
     def among(self, size: int) -> Setting:
         """The kernel for a fit on ``size`` points; with many more than chose its width it is narrower."""
@@ -61,13 +61,13 @@ class Cold(NamedTuple):
 
     def messages(self, rows: KernelRows, base: float) -> Neighbour:
         """What rows say at the learned predictors, for a fit to start from."""
-        return messages_at(self.rows(rows, base), self.machine, base)._replace(scale=_SCALE / base)
+        return messages_at(self.rows(rows, base), self.machine, base)._replace(scale=SPREAD / base)
 
     @property
     def value(self) -> dict[str, Any]:
         """What a record says of it."""
         setting, candidate = self.setting, self.candidate
-        return setting.value | {"tilt": candidate.tilt, "learning_rate": candidate.rate, "scale": _SCALE}
+        return setting.value | {"tilt": candidate.tilt, "learning_rate": candidate.rate, "scale": SPREAD}
 
 
 def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
@@ -85,7 +85,7 @@ def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
     taken = settled.setting.value | {"tilt": candidate.tilt, "learning_rate": candidate.rate}
     warm = folds.score(settled.setting, candidate, settled.machine.fit.scale, ROUGH, taken)
     learned = request.length_scale == "learn" and settled.setting.kernel.length is not None
-    cold, least = folds.searched(Cold(settled.setting, candidate._replace(rate=_RATE), settled.machine, learned))
+    cold, least = folds.searched(Cold(settled.setting, candidate._replace(rate=RATE), settled.machine, learned))
     return cold if (warm - least) * folds.rows.count.sum() > WORTH else None
 
 
@@ -129,7 +129,7 @@ class _Folds(NamedTuple):
 
         def at(step: int) -> tuple[Cold, float]:
             other = cold._replace(setting=cold.setting.wider(_STEP * step))
-            return other, self.score(other.setting, other.candidate, _SCALE, TIGHT, other.value)
+            return other, self.score(other.setting, other.candidate, SPREAD, TIGHT, other.value)
 
         best, least = at(0)
         if not (cold.learned and np.isfinite(least)):
