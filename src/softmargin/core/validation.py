@@ -142,16 +142,20 @@ def _kind(column: Any) -> str:
     return kind
 
 
-def check_finite(X: Any, names: Any, *, missing: bool = False, way: str = IMPUTE) -> None:
-    """Refuse infinite values, and missing ones unless ``missing``, naming the columns; ``way`` is what to do then."""
+def check_finite(X: Any, names: Any, *, missing: bool = False, way: str = IMPUTE) -> bool:
+    """Refuse infinite values, and missing ones unless ``missing``, naming the columns; ``way`` is what to do then.
+
+    The answer is whether some are missing.
+    """
     sparse: bool = sp.issparse(X)
     values = X.data if sparse else X
     if np.isfinite(values.sum()):  # one pass without a copy; most data end here
-        return
-    if missing and not sparse:
+        return False
+    absent = bool(missing and not sparse and np.isnan(X).any())
+    if absent:
         X = values = np.where(np.isnan(X), 0.0, X)
     if np.isfinite(values).all():
-        return
+        return absent
     if sparse:
         bad = X.copy()
         bad.data = (~np.isfinite(X.data)).astype(float)

@@ -79,20 +79,21 @@ def training_rows(
         **checks,
     )
     X, names = summed(X), fitted(machine, "feature_names_in_")
-    check_finite(X, names, missing=True, way=_DENSE)  # of sparse rows alone are missing values refused
+    missing = check_finite(X, names, missing=True, way=_DENSE)  # of sparse rows alone are missing values refused
     y = encode(y)
     count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     used, indicators = count > 0, None
     if not used.all():
         X, y, count = X[used], y[used], count[used]
         labels = {key: column[used] for key, column in labels.items()}
-    incomplete = isinstance(X, np.ndarray) and bool(np.isnan(X).any())
+    incomplete = missing and bool(np.isnan(X).any())  # of the rows that count
     if incomplete:
         check_observed(np.isnan(X), machine._names())
     if incomplete and machine.missing == "indicator":
         indicators = Indicators.of(X, count)
         X, incomplete = indicators.apply(X), False
-    columns = kept_columns(X, count, intercept=machine.fit_intercept, standardized=machine.standardize)
+    how = {"intercept": machine.fit_intercept, "standardized": machine.standardize}
+    columns = kept_columns(X, count, **how, complete=not incomplete)
     rows = Labelled(X, labels, called) if effects else X
     return Training(rows, y, count, columns, effects, incomplete, used, indicators)
 

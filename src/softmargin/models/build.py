@@ -76,8 +76,8 @@ def prior_of(prior: Any) -> Any:
     return prior
 
 
-def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool | str) -> Columns:
-    """The columns that vary, with their centres and scales.
+def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool | str, complete: bool = False) -> Columns:
+    """The columns that vary, with their centres and scales; entries may be missing unless X is ``complete``.
 
     "auto" standardizes dense columns and divides sparse ones by the root of their standard deviation. That lies between
     "every word matters as much", where a word of two rows moves these two enormously, and "every occurrence counts as
@@ -91,7 +91,7 @@ def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool | 
             rows = X.rows(X.design(as_given(X.shape[1])), None, count, 1)
             columns = standardize_rows(rows, names=X.names, **how)
         else:
-            columns = (standardize if sparse else standardize_observed)(X, count, **how)
+            columns = (standardize if sparse or complete else standardize_observed)(X, count, **how)
     if not len(columns.keep) and not intercept:
         raise ValueError("all columns of X are zero and fit_intercept=False, so there is nothing to fit.")
     return columns
