@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from softmargin.core.model import Model
-from softmargin.engines.mode.smoothed_start import many_rows
+from softmargin.engines.mode.smoothed_start import Near, many_rows
 from softmargin.engines.vi.gaussian import GaussianVI
 from softmargin.engines.vi.screened import ScreenedVI
 from softmargin.inference.settings import Fit, Settings, run_engine
@@ -19,11 +19,12 @@ _LOOSER = 30.0
 
 
 class Settled(NamedTuple):
-    """The scale, whether the fit behind it converged, and its last relative change."""
+    """The scale, whether the fit behind it converged, and its last relative change; of many rows also its mean."""
 
     scale: float
     converged: bool
     change: float
+    near: Near | None = None  # the mode is next to the mean where rows are very many
 
 
 def settled_scale(model: Model, settings: Settings, first: Fit | None) -> Settled | None:
@@ -44,4 +45,5 @@ def settled_scale(model: Model, settings: Settings, first: Fit | None) -> Settle
     if found.interrupted:
         raise KeyboardInterrupt("interrupted while the scale was being settled")
     state = found.state.whole if many else found.state
-    return Settled(state.prior.values["scale"], found.converged, found.change)
+    near = Near(state.q.mean, state.rows) if many else None
+    return Settled(state.prior.values["scale"], found.converged, found.change, near)

@@ -12,12 +12,12 @@ from softmargin.core.loop import Outcome, Standstill
 from softmargin.core.model import Model
 from softmargin.core.prior import PriorMessage
 from softmargin.engines.alternate import Alternate
-from softmargin.engines.mode.active_set import ActiveSet, finish
+from softmargin.engines.mode.active_set import ActiveSet, certify_given, finish
 from softmargin.engines.mode.annealing import Annealing
 from softmargin.engines.mode.dual_descent import mode_engine
-from softmargin.engines.mode.duality_gap import Certificate, certify_given
+from softmargin.engines.mode.duality_gap import Certificate
 from softmargin.engines.mode.single_changes import best_change
-from softmargin.engines.mode.smoothed_start import brought_home
+from softmargin.engines.mode.smoothed_start import Near, brought_home
 from softmargin.engines.vi.fixed_point import EM
 from softmargin.inference.deferred import deferred
 from softmargin.inference.evidence import settled_scale
@@ -46,7 +46,8 @@ def mode(model: Model, settings: Settings, first: Fit | None = None) -> Fit:
     settled = None if "starts" in settings.options else settled_scale(model, settings, first)
     if settled is not None:
         model = model.with_prior(model.prior.at_scale(settled.scale))
-    fit = (_newton if algorithm == "newton" else _climbed)(model, settings)
+    near = None if settled is None else settled.near
+    fit = _newton(model, settings, near=near) if algorithm == "newton" else _climbed(model, settings)
     if settled is not None and not settled.converged:
         fit.outcome.converged, fit.outcome.change = False, settled.change
     return fit
@@ -191,13 +192,13 @@ def _climbed(model: Model, settings: Settings) -> Fit:
     return _of_mode(model, settings, outcome, point, penalty, way)
 
 
-def _newton(model: Model, settings: Settings, held: Any = None) -> Fit:
-    """The exact mode with its certificate."""
+def _newton(model: Model, settings: Settings, held: Any = None, near: Near | None = None) -> Fit:
+    """The exact mode with its certificate; ``near`` is a point next to it, where one is known."""
     starts = _positive(options_of(settings, "algorithm", "starts").get("starts", (1.0,)))
-    tol = min(settings.tol, 1e-6)
+    limits = {"max_iter": settings.max_iter, "tol": min(settings.tol, 1e-6)}
     engine = mode_engine(model)
     outcome = best_of(
-        lambda start: run_engine(engine(start=start), model, settings, "map", max_iter=settings.max_iter, tol=tol),
+        lambda start: run_engine(engine(start=start, near=near), model, settings, "map", **limits),
         starts if model.prior.stretch(model.prior.start()) is not None else (1.0,),
     )
     way = "try another scale of the prior, or columns in similar units"
@@ -213,7 +214,7 @@ def _of_mode(
     """
     notice, gap = "", point.certificate.gap
     if not np.isnan(gap):
-        gap = certify_given(model, point.beta, point.g, penalty).gap
+        gap = certify_given(model, point, penalty).gap
     if gap > _UNFINISHED:
         outcome.change = gap
         notice = f"the mode is certified to a relative gap of {gap:.1e} only; {way}."

@@ -6,6 +6,7 @@ with the test that releases a row whose multiplier leaves [0, 2c].
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,9 +18,10 @@ from softmargin.core.model import Model
 from softmargin.core.visits import Marked
 from softmargin.engines.mode.duality_gap import Certificate, boxed, certify, largest_multipliers
 from softmargin.priors.penalty import Penalty
-from softmargin.rows.totals import largest_at, runs
+from softmargin.rows.in_memory import Blocks
+from softmargin.rows.totals import largest_at, runs, totals_of
 
-__all__ = ["ActiveSet", "Flags", "finish", "leave_one_out"]
+__all__ = ["ActiveSet", "Flags", "certify_given", "finish", "leave_one_out"]
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _BENDS = 6  # Newton steps from the interior point's accuracy to rounding
@@ -27,6 +29,8 @@ _EXACT = 1e-12  # a relative gap that rounding hardly improves
 _SINGULAR = 1e-15  # a reciprocal condition number that rounding cannot tell from zero
 _SLACK = 1e-8  # per unit of a multiplier: the root of rounding, so that half of the digits are right before refinement
 _AS_GOOD = 1e-8  # a relative gap at which zeros may be set
+_MARGIN = 1e-6  # distance from the margin at which a row is on it
+_ROUNDED = float(np.finfo(np.float64).eps)  # what rounding leaves in the loss of a row on the margin
 
 
 class ActiveSet(NamedTuple):
@@ -207,6 +211,26 @@ def _exact_zeros(model: Model, point: ActiveSet, penalty: Penalty) -> ActiveSet:
     if certificate.gap > max(_AS_GOOD, point.certificate.gap):
         return point
     return point._replace(beta=beta, f=f, certificate=certificate)
+
+
+def certify_given(model: Model, point: ActiveSet, penalty: Penalty) -> Certificate:
+    """The certificate of a point in the columns as they were given, also where the model works in the rows' space.
+
+    The coefficients are those that the user gets: what the basis leaves out is in the gap, and so is the rounding of
+    rows on the margin, which counts where the objective itself is next to nothing.
+    """
+    y, c, f, found = model.y, model.c, point.f, point.certificate
+    if model.span is not None:
+        design, beta = model.span.given, model.span.lift(point.beta)
+        lead = int(design.intercept)
+        precision = np.full(len(beta), penalty.precision[-1])  # the prior does not change under rotations
+        precision[:lead] = penalty.precision[:lead]
+        given = replace(model, blocks=Blocks(design, y, c), free=np.arange(len(beta)) < lead, span=None)
+        f = given.blocks.matvec(beta)
+        found = certify(given, beta, f, point.g, Penalty(precision, np.zeros(len(beta))))
+    on_it = totals_of(len(f), lambda at: [np.where(np.abs(1.0 - y[at] * f[at]) < _MARGIN, c[at], 0.0)])
+    rounding = _ROUNDED * float(on_it[0])
+    return found._replace(gap=found.gap + rounding / max(abs(found.objective), 1e-300))
 
 
 def _largest(values: Array) -> tuple[float, int]:

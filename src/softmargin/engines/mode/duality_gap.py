@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +10,9 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.core.visits import One
 from softmargin.priors.penalty import Penalty
-from softmargin.rows.in_memory import Blocks
 from softmargin.rows.totals import runs, totals_of
 
-__all__ = ["Certificate", "boxed", "certify", "certify_given", "largest_multipliers", "log_likelihood", "objective_of"]
-
-_MARGIN = 1e-6  # distance from the margin at which a row is on it
-_ROUNDED = float(np.finfo(np.float64).eps)  # what rounding leaves in the loss of a row on the margin
+__all__ = ["Certificate", "boxed", "certify", "largest_multipliers", "log_likelihood", "objective_of"]
 
 
 class Certificate(NamedTuple):
@@ -84,24 +79,3 @@ def certify(model: Model, beta: Array, f: Array, g: Array, penalty: Penalty) -> 
     shrink, conjugate = penalty.conjugate(model.space.dual_representative(score, penalty.precision, penalty.corner))
     lower = shrink * float(total) - conjugate
     return Certificate(objective, lower, (objective - lower) / max(abs(objective), 1e-300))
-
-
-def certify_given(model: Model, beta: Array, g: Array, penalty: Penalty) -> Certificate:
-    """The same in the columns as they were given, also where the model works in the space that the rows span.
-
-    The coefficients are those that the user gets: what the basis leaves out is in the gap, and so is the rounding of
-    rows on the margin, which counts where the objective itself is next to nothing.
-    """
-    if model.span is not None:
-        design, beta = model.span.given, model.span.lift(beta)
-        lead = int(design.intercept)
-        precision = np.full(len(beta), penalty.precision[-1])  # the prior does not change under rotations
-        precision[:lead] = penalty.precision[:lead]
-        penalty = Penalty(precision, np.zeros(len(beta)))
-        model = replace(model, blocks=Blocks(design, model.y, model.c), free=np.arange(len(beta)) < lead, span=None)
-    f = model.blocks.matvec(beta)
-    found = certify(model, beta, f, g, penalty)
-    y, c = model.y, model.c
-    on_it = totals_of(len(f), lambda at: [np.where(np.abs(1.0 - y[at] * f[at]) < _MARGIN, c[at], 0.0)])
-    rounding = _ROUNDED * float(on_it[0])
-    return found._replace(gap=found.gap + rounding / max(abs(found.objective), 1e-300))

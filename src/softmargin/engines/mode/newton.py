@@ -44,19 +44,21 @@ class Newton:
 
     A step finds the exact mode of the coefficients at one value of the scale, then the mode of the scale given the
     coefficients, so the joint density never falls. The scalar sequence is accelerated by secant steps, taken only
-    where they raise the joint density. With a fixed scale the first step is the answer.
+    where they raise the joint density. With a fixed scale the first step is the answer. Of many rows a point ``near``
+    the mode is looked for first, where none is given.
     """
 
     start: float = 1.0
     gap: float = 1e-9
+    near: Near | None = None
     needs_loss = ("loglik", "margin_slope")
     needs_prior = ("mode", "penalty")
 
     def init(self, model: Model) -> ModeState:
         fixed = model.prior.stretch(model.prior.start()) is None
         scale = model.prior.start().values["scale"] if fixed else self.start
-        near = None
-        if many_rows(model):
+        near = self.near
+        if near is None and many_rows(model):
             penalty = self._penalty(model, scale)
             near, q = approach(model, penalty)
             scale = scale if fixed else self._near_scale(model, near.beta, penalty, q)
