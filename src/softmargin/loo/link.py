@@ -16,6 +16,7 @@ from softmargin.rows.totals import runs, totals_of
 __all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity", "taken_out"]
 
 Numbers = list[float]  # one for each of (log a, b, log lam)
+Objective = tuple[float, Numbers, list[Numbers]]  # value, gradient, Hessian
 _KAPPA = math.pi / 8.0
 _LOWER = (-6.0, -20.0, -5.0)  # log a, b, log lam
 _UPPER = (6.0, 20.0, 5.0)
@@ -140,11 +141,12 @@ def fit_link(
     targets = (1.0 / (total - positive + 2.0), (positive + 1.0) / (positive + 2.0)) if smooth else (0.0, 1.0)
     rows = _Rows(_Targets(y, *targets), f, v, weight)
     free, start = offset and worth <= 0.0, [0.3, 0.0, 0.0]
-    theta, value = _minimised(start, [True, free, True], rows, tol)
+    theta, found = _minimised(start, [True, free, True], rows, tol)
+    value = found[0]
     if offset and not free:
-        moved, lower = _minimised(theta, [True, True, True], rows, tol)
-        if lower < value - worth:
-            theta, value = moved, lower
+        moved, other = _minimised(theta, [True, True, True], rows, tol, found)
+        if other[0] < value - worth:
+            theta, value = moved, other[0]
     a, b, lam = math.exp(theta[0]), theta[1], math.exp(theta[2])
     link = Link(a, b, lam, wrong / (total + 2.0 * wrong))
 
@@ -186,22 +188,26 @@ class _Rows(NamedTuple):
         return _Rows(self.target[some], f, v, every * self.weight[some])
 
 
-def _minimised(theta: Numbers, moving: list[bool], rows: _Rows, tol: float) -> tuple[Numbers, float]:
-    """The minimum; with very many rows some of them find the way to it."""
+def _minimised(
+    theta: Numbers, moving: list[bool], rows: _Rows, tol: float, known: Objective | None = None
+) -> tuple[Numbers, Objective]:
+    """The minimum from a point where the objective may be ``known``; of very many rows some find the way to it."""
     every = len(rows.f) // _ENOUGH
     if len(rows.f) <= _AT_ONCE:
         rows = _Rows(*(np.ascontiguousarray(each) for each in (rows.target[:], *rows[1:])))
     if every > 1:
-        theta, _ = _minimise(theta, moving, rows.thinned(every), 1e-6)
-    return _minimise(theta, moving, rows, tol)
+        theta, known = _minimise(theta, moving, rows.thinned(every), 1e-6)[0], None
+    return _minimise(theta, moving, rows, tol, known)
 
 
-def _minimise(theta: Numbers, moving: list[bool], rows: _Rows, tol: float) -> tuple[Numbers, float]:
+def _minimise(
+    theta: Numbers, moving: list[bool], rows: _Rows, tol: float, known: Objective | None = None
+) -> tuple[Numbers, Objective]:
     """Projected Newton steps in the coordinates that are ``moving``.
 
     In plain numbers: calls for arrays of three would take longer than the rows of a small fit.
     """
-    value, gradient, hessian = _objective(theta, *rows)
+    value, gradient, hessian = known or _objective(theta, *rows)
     for _ in range(100):
         free = [
             i
@@ -218,7 +224,7 @@ def _minimise(theta: Numbers, moving: list[bool], rows: _Rows, tol: float) -> tu
         if -_product(gradient, step) <= 1e-15 * math.sqrt(len(rows.f)) * (1.0 + abs(value)):
             # what is left to gain is lost in the rounding of the sum, while the step is still right
             theta = _moved(theta, 1.0, step)
-            return theta, _objective(theta, *rows)[0]
+            return theta, _objective(theta, *rows)
         length = 1.0
         for _ in range(30):
             trial = _moved(theta, length, step)
@@ -232,7 +238,7 @@ def _minimise(theta: Numbers, moving: list[bool], rows: _Rows, tol: float) -> tu
         theta, (value, gradient, hessian) = trial, new
         if max(map(abs, change)) <= 1e-2 * tol:
             break
-    return theta, value
+    return theta, (value, gradient, hessian)
 
 
 def _product(x: Numbers, y: Numbers) -> float:
@@ -267,7 +273,7 @@ def _direction(gradient: Numbers, hessian: list[Numbers], free: list[int]) -> Nu
     return step
 
 
-def _objective(theta: Numbers, target: Any, f: Array, v: Array, weight: Array) -> tuple[float, Numbers, list[Numbers]]:
+def _objective(theta: Numbers, target: Any, f: Array, v: Array, weight: Array) -> Objective:
     """Value, gradient and Hessian in (log a, b, log lam)."""
     log_a, b, log_lam = theta
     if isinstance(target, np.ndarray):  # few rows, in one piece
