@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Model:
         """The same rows under another prior."""
         return replace(self, prior=prior)
 
-    @property
+    @cached_property
     def _by_rows(self) -> bool:
         """Whether the Gaussian is held by its rows: there are far more coefficients."""
         return self.dimension > max(_WIDE * self.n, _DENSE) and self.space.offers("spread")

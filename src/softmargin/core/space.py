@@ -86,7 +86,8 @@ class Root(Part, ABC):
 
 def row_quad(design: Design, root: Any, lo: int = 0, hi: int | None = None) -> Array:
     """Variances of the linear predictors of the rows lo..hi: a structured root knows them, the design for an array."""
-    return root.row_quad(design, lo, hi) if isinstance(root, Root) else design.row_quad(root, lo, hi)
+    plain = type(root) is np.ndarray or not isinstance(root, Root)  # the former is far sooner asked
+    return design.row_quad(root, lo, hi) if plain else root.row_quad(design, lo, hi)
 
 
 class Space(Part, ABC):

@@ -165,7 +165,8 @@ class _Face:
                 self.made = [_PER_ROW.index(name) if name in _PER_ROW else _other(name) for name in names], loop
             return self.made
 
-    def __call__(self, loss: Any, rng: Any, *rows: Any) -> Any:
+    def of_rows(self, loss: Any, rng: Any, rows: Any) -> Any:
+        """The answers of the rows: arrays y, c, f and perhaps v."""
         take, loop = self.made or self._make()
         shape = None
         if not _plain(rows):
@@ -239,8 +240,8 @@ def _flat(rows: Any) -> tuple[Any, tuple[int, ...]]:
 
 def _averages(face: _Face) -> Callable[..., Any]:
     if face.record is Message:
-        return lambda self, y, c, f, v: face(self, None, y, c, f, v)
-    return lambda self, y, c, f: face(self, None, y, c, f)
+        return lambda self, y, c, f, v: face.of_rows(self, None, (y, c, f, v))
+    return lambda self, y, c, f: face.of_rows(self, None, (y, c, f))
 
 
 def _multiples(face: _Face) -> Callable[..., Any]:
@@ -251,7 +252,7 @@ def _draws(face: _Face) -> Callable[..., Any]:
     def draw(self: RowLoss, rng: np.random.Generator, y: Array, c: Array, f: Array) -> Rows:
         if self.whole_weights:
             check_whole_weights(self, c)
-        rows: Rows = face(self, rng, y, c, f)
+        rows: Rows = face.of_rows(self, rng, (y, c, f))
         return rows
 
     return draw

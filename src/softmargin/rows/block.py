@@ -114,7 +114,7 @@ class Block:
 
     def moments(self, mean: Array, root: Any) -> tuple[Array, Array]:
         """Mean and variance of every linear predictor, with coefficients of this mean and covariance ``root root'``."""
-        if self.in_one_pass and not isinstance(root, Root):
+        if self.in_one_pass and (type(root) is np.ndarray or not isinstance(root, Root)):
             parts = [self.design.moments(mean, root, lo, hi) for lo, hi in self.cuts]
             f, v = parts[0] if len(parts) == 1 else (np.concatenate(part) for part in zip(*parts, strict=True))
         else:

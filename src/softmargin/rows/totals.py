@@ -9,7 +9,7 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.rows.block import CELL
-from softmargin.rows.summation import TreeSum, cell_sums
+from softmargin.rows.summation import TreeSum, cell_sums, joined
 
 __all__ = ["Largest", "flags", "kth_smallest", "largest_at", "places", "runs", "totals", "totals_of"]
 
@@ -35,15 +35,14 @@ def totals(*terms: Any) -> Array:
 
 def totals_of(n: int, terms: Callable[[slice], list[Any]]) -> Array:
     """The same of terms that are made from some of n rows at a time."""
-    tree = TreeSum()
-    for at in runs(max(n, 1)):
-        parts = tuple(tuple(map(_plain, each)) if isinstance(each, tuple) else _plain(each) for each in terms(at))
-        rows = min(at.stop, n) - at.start
-        values = cell_sums(parts, np.array([*range(0, rows, CELL), rows]))
-        for node in TreeSum.of_cells(at.start // CELL, values).nodes:
-            tree.push(*node)
-    total: Array = tree.total()[0]
+    total: Array = joined([_summed(at.start, min(at.stop, n), terms(at)) for at in runs(max(n, 1))]).total()[0]
     return total
+
+
+def _summed(lo: int, hi: int, terms: list[Any]) -> TreeSum:
+    """The sums over the cells of a run from row ``lo`` to ``hi``."""
+    parts = tuple(tuple(map(_plain, each)) if isinstance(each, tuple) else _plain(each) for each in terms)
+    return TreeSum.of_cells(lo // CELL, cell_sums(parts, np.array([*range(0, hi - lo, CELL), hi - lo])))
 
 
 def _plain(x: Any) -> Array:
