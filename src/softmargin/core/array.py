@@ -22,6 +22,9 @@ def elementwise(change: Callable[[Array], Array], x: Array) -> Array:
 
 def by_label(label: Any, count: Array, size: int = 0) -> Array:
     """Sum of the counts of the rows with each label 0, 1, ..., of ``size`` labels at least."""
+    if 0 < len(label) <= _RUN:
+        counted: Any = np.bincount(label, count, max(size, 1))
+        return np.asarray(counted)
     total = np.zeros(max(size, 1 + int(label.max(initial=0))))
     for lo in range(0, len(label), _RUN):
         total += np.bincount(label[lo : lo + _RUN], count[lo : lo + _RUN], len(total))

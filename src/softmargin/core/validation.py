@@ -192,7 +192,10 @@ def labels_given(y: Any) -> Any:
     """Labels as they were given, nullable booleans and numbers as plain ones; refused where some are missing."""
     if y is None:
         return y
-    absent = int(np.count_nonzero(pd.isna(y if hasattr(y, "dtype") else np.asarray(y, dtype=object))))
+    if type(y) is np.ndarray and y.dtype.kind in "biuf":
+        absent = int(np.count_nonzero(y != y))  # NaN alone is no number that equals itself
+    else:
+        absent = int(np.count_nonzero(pd.isna(y if hasattr(y, "dtype") else np.asarray(y, dtype=object))))
     if absent:
         raise ValueError(f"Input y contains NaN: the label of {absent} row{'s' * (absent > 1)} is missing; drop these.")
     plain = nullable_kind(y)

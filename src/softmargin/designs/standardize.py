@@ -86,7 +86,7 @@ def standardize_rows(rows: Rows, *, intercept: bool = True, power: float = 1.0, 
     ((total,),) = rows.sum(_weights)
     with np.errstate(invalid="ignore"):  # of infinite entries, which are refused
         ends, mean = rows.sum(_ends, float(total))
-    check_finite(np.stack((ends.high, ends.low)), names, way=_COMPLETE)
+    check_finite(np.array((ends.high, ends.low)), names, way=_COMPLETE)
     unit = _units(ends.high, ends.low)
     mean = mean / unit if intercept else np.zeros(len(unit))
     (variance,) = rows.sum(_squares, (float(total), unit, mean))

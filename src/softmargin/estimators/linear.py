@@ -74,7 +74,7 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Running, Composed):
         check_choice("solver", self.solver, ["auto", *SOLVERS])
         if not isinstance(self.standardize, (bool, np.bool_)) and self.standardize != "auto":
             raise ValueError(f"standardize must be True, False or 'auto'; got {self.standardize!r}.")
-        given = self.get_params(deep=False)
+        given = vars(self)
         for name, least in _LENGTHS:
             value = given[name]
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
@@ -87,11 +87,10 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Running, Composed):
 
     def _constant_columns(self, keep: Any) -> str:
         """A sentence about columns that do not vary, or nothing."""
-        constant, names = np.ones(self.n_features_in_, dtype=bool), fitted(self, "feature_names_in_")
-        constant[keep[keep < self.n_features_in_]] = False  # marks of missing values come after the columns of X
-        dropped = np.flatnonzero(constant)
-        if not len(dropped):
+        varying = keep[keep < self.n_features_in_]  # marks of missing values come after the columns of X
+        if len(varying) == self.n_features_in_:
             return ""
+        dropped, names = np.setdiff1d(np.arange(self.n_features_in_), varying), fitted(self, "feature_names_in_")
         shown = ", ".join(str(names[j]) if names is not None else str(j) for j in dropped[:5])
         more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
         return f"{len(dropped)} constant column(s) carry no information and get the coefficient 0: {shown}{more}."
@@ -127,7 +126,9 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Running, Composed):
     def _note_training(self, rows: Training) -> None:
         """Keep what is asked of the training rows later."""
         self._used = rows.used
-        self._settled, self._batches, self._rows_before = parameters_of(self), 0, 0.0  # for batches that come later
+        # for batches that come later, which a fit in one piece cannot take
+        self._settled = parameters_of(self) if self.inference == "svi" else {"inference": repr(self.inference)}
+        self._batches, self._rows_before = 0, 0.0
         self._seen = FitRows.of(rows.X, rows.used)
         if rows.indicators is not None:
             self.indicators_ = rows.indicators

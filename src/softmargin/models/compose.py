@@ -95,7 +95,7 @@ def compose(
     problem = prepare(*data, **(form | ways | {"prior": prior, "solver": solver}))
     if problem.model.prior.selects and problem.model.prior.parts:
         unknowns = (*unknowns, TermScales())
-    model = problem.model.with_unknowns(unknowns)
+    model = problem.model.with_unknowns(unknowns) if unknowns else problem.model
     return Composition(model, data.columns, problem.coordinates.basis, problem.part, missing=missing)
 
 

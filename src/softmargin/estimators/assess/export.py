@@ -47,7 +47,7 @@ class FitRows(NamedTuple):
         if isinstance(plain, Elsewhere):
             return cls(by_class, place)
         entries = plain if isinstance(plain, np.ndarray) else plain.data
-        return cls(by_class, place, X if np.prod(entries.shape, dtype=float) <= _KEPT else None)
+        return cls(by_class, place, X if entries.size <= _KEPT else None)
 
     def given(self, X: Any, y: Any, times: Array, place: Any) -> GivenRows:
         """Rows with what their classes weigh."""

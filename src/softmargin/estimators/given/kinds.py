@@ -41,6 +41,8 @@ _KINDS: tuple[Kind, ...] = (DaskCollections(), Devices(), Files())
 def taken(X: Any, y: Any, sample_weight: Any, groups: Any) -> Given:
     """The arguments of a fit, recognised."""
     given = Given(X, y, sample_weight, groups)
+    if all(each is None or type(each) is np.ndarray for each in given):  # of no other kind
+        return given
     for kind in _KINDS:
         found = kind.taken(given)
         if found is not None:
