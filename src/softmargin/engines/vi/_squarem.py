@@ -37,11 +37,21 @@ class _Curve(NamedTuple):
         return self.start + 2.0 * length * self.first + length * length * self.bend
 
 
+class _Rows(NamedTuple):
+    """Curves of the predictors and of their log variances."""
+
+    f: Array
+    f_first: Array
+    f_bend: Array
+    v: Array
+    v_first: Array
+    v_bend: Array
+
+
 class Parabola(NamedTuple):
     """Where three points in a row lead to, and how far to extrapolate."""
 
-    rows: tuple[Kept, Kept, Kept]  # RowState of the points
-    log_v: Kept  # log variances, as a curve
+    rows: Kept  # _Rows
     logs: _Curve  # of the prior precisions
     length: float
 
@@ -52,20 +62,22 @@ def _logs(state: RowState) -> Array:
 
 
 def _differences(block: Any, small: None, start: RowState, one: RowState, two: RowState) -> Any:
-    """Keep log variances; sum the squares of the first differences of all and of the change to the second."""
+    """Keep the curves; sum the squares of the first differences of all and of the change to the second."""
     f = _Curve.through(start.f, one.f, two.f)
     log_v = _Curve.through(_logs(start), _logs(one), _logs(two))
     squares, changes = (f.first * f.first + log_v.first * log_v.first, f.bend * f.bend + log_v.bend * log_v.bend)
-    return log_v, (block.sums((block.weight, squares), (block.weight, changes)),)
+    return _Rows(*f, *log_v), (block.sums((block.weight, squares), (block.weight, changes)),)
 
 
-def _leapt(block: Any, small: tuple[Face, float], start: RowState, one: RowState, two: RowState, logs: _Curve) -> Any:
+def _leapt(block: Any, small: tuple[Face, float], ways: _Rows) -> Any:
     """Keep the messages at extrapolated predictors and log variances; count the rows where they end nowhere."""
     face, length = small
-    f, log_v = _Curve.through(start.f, one.f, two.f).at(length), logs.at(length)
-    lost = ~np.isfinite(f) | ~(np.abs(log_v) <= _LARGEST)
-    message = face(block, np.where(lost, 0.0, f), np.exp(np.where(lost, 0.0, log_v)))
-    return Messages(message.w, message.b), (block.sums(lost.astype(float)),)
+    f, log_v = _Curve(*ways[:3]).at(length), _Curve(*ways[3:]).at(length)
+    there = np.isfinite(f) & (np.abs(log_v) <= _LARGEST)
+    if not there.all():
+        f, log_v = np.where(there, f, 0.0), np.where(there, log_v, 0.0)
+    message = face(block, f, np.exp(log_v))
+    return Messages(message.w, message.b), (block.sums((~there).astype(float)),)
 
 
 def parabola(model: Model, start: Any, one: Any, two: Any) -> Parabola:
@@ -73,11 +85,10 @@ def parabola(model: Model, start: Any, one: Any, two: Any) -> Parabola:
 
     A weight of 2 counts like a repeated row.
     """
-    rows = start.rows, one.rows, two.rows
-    log_v, ((first, change),) = model.blocks.keep(_differences, None, *rows)
+    rows, ((first, change),) = model.blocks.keep(_differences, None, start.rows, one.rows, two.rows)
     logs = _Curve.through(start.prior.logs(), one.prior.logs(), two.prior.logs())
     first, change = first + logs.first @ logs.first, float(change + logs.bend @ logs.bend)
-    return Parabola(rows, log_v, logs, float(np.sqrt(first / max(change, 1e-300))))
+    return Parabola(rows, logs, float(np.sqrt(first / max(change, 1e-300))))
 
 
 def leap_messages(model: Model, way: Parabola, length: float) -> tuple[Kept, Array] | None:
@@ -86,5 +97,5 @@ def leap_messages(model: Model, way: Parabola, length: float) -> tuple[Kept, Arr
     if not np.abs(logs).max(initial=0.0) <= _LARGEST:
         return None
     face = Face(model.loss, "expect")
-    kept, ((lost,),) = model.blocks.keep(_leapt, (face, length), *way.rows, way.log_v)
+    kept, ((lost,),) = model.blocks.keep(_leapt, (face, length), way.rows)
     return None if lost else (kept, logs)
