@@ -19,6 +19,9 @@ __all__ = ["Uniforms", "log_concave", "reciprocal_horseshoe", "slice_step", "til
 _LOT = 2  # points of a shrinking slice that are evaluated at once: more would save passes, and waste half of them
 
 
+_routines: dict[type, int] = {}  # by the kind of generator, all of which have one: to ask anew takes a while
+
+
 class Uniforms(NamedTuple):
     """The uniform numbers of a generator as compiled code asks for them, by ``uniform``.
 
@@ -31,8 +34,11 @@ class Uniforms(NamedTuple):
     @classmethod
     def of(cls, rng: np.random.Generator) -> Uniforms:
         """Those of a generator, which has to live as long."""
-        own = rng.bit_generator.ctypes
-        return cls(ctypes.cast(own.next_double, ctypes.c_void_p).value or 0, own.state_address)
+        kind, own = type(rng.bit_generator), rng.bit_generator.ctypes
+        routine = _routines.get(kind)
+        if routine is None:
+            routine = _routines[kind] = ctypes.cast(own.next_double, ctypes.c_void_p).value or 0
+        return cls(routine, own.state_address)
 
 
 def _uniform(_: Any, uniforms: Any) -> Any:
