@@ -208,9 +208,10 @@ class Sparse(Design):
 
     def joined(self, index: Any, others: Array) -> Sparse | None:
         """The rows ``index`` above ``others``, which are as ``rows`` gives them; None where few entries are zero."""
-        some = self.X[index]
-        if some.nnz > _SPARSE * some.shape[0] * some.shape[1]:
+        stored = np.diff(self.X.indptr)[index].sum()
+        if stored > _SPARSE * len(index) * self.X.shape[1]:
             return None
+        some = self.X[index]
         raw = others[:, int(self.intercept) :] / self.scale + self.shift
         return replace(self, X=sp.vstack((some, sp.csr_matrix(raw)), format="csr"))
 
