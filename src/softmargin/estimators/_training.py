@@ -81,7 +81,9 @@ def training_rows(
     X, names = summed(X), fitted(machine, "feature_names_in_")
     missing = check_finite(X, names, missing=True, way=_DENSE)  # of sparse rows alone are missing values refused
     y = encode(y)
-    count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    count: Array = np.ones(X.shape[0])
+    if sample_weight is not None:
+        count = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     used, indicators = count > 0, None
     if not used.all():
         X, y, count = X[used], y[used], count[used]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,14 @@ __all__ = ["Address", "Purpose", "Streams"]
 
 _local = threading.local()
 _AT_START = {"bit_generator": "Philox", "buffer": (0, 0, 0, 0), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
+
+
+def _spread(seed: Any) -> Any:
+    """Four words of a seed, or of the machine's own entropy."""
+    return np.random.SeedSequence(seed).generate_state(4, np.uint32).astype(np.uint64)
+
+
+_words = lru_cache(maxsize=64)(_spread)  # of a number: the same seed comes again in fits that are compared
 
 
 class Purpose(IntEnum):
@@ -50,7 +59,7 @@ class Streams:
         elif isinstance(random_state, np.random.RandomState):
             words = random_state.randint(0, 2**32, size=4, dtype=np.uint64)
         else:
-            words = np.random.SeedSequence(random_state).generate_state(4, np.uint32).astype(np.uint64)
+            words = _words(random_state) if type(random_state) is int else _spread(random_state)
         return cls((int(words[0]) << 32 | int(words[1]), int(words[2]) << 32 | int(words[3])))
 
     def child(self, number: int) -> Streams:
