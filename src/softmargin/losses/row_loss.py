@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -151,31 +151,34 @@ class _Face:
 
     def __init__(self, build: Callable[[], Any], record: Any, results: int, formula: Callable[[], Any]) -> None:
         self.build, self.record, self.results, self.formula = build, record, results, formula
-        self.made: tuple[list[Any], Any] | None = None
+        self.made: tuple[list[Any], Any, Any] | None = None
         self.along: tuple[list[Any], Any] | None = None
         self.kernel: RowFormula | None = None  # the formula, where others have asked for it
 
     def __reduce__(self) -> Any:
         return _Face, (self.build, self.record, self.results, self.formula)
 
-    def _make(self) -> tuple[list[Any], Any]:
+    def _make(self) -> tuple[list[Any], Any, Any]:
         with self._lock:  # threads that meet here would compile it twice
             if self.made is None:
                 names, loop = self.build()
-                self.made = [_PER_ROW.index(name) if name in _PER_ROW else _other(name) for name in names], loop
+                take = _arguments(names)
+                pick = itemgetter(*take) if set(map(type, take)) == {int} and len(take) > 1 else None
+                self.made = take, loop, pick
             return self.made
 
     def of_rows(self, loss: Any, rng: Any, rows: Any) -> Any:
         """The answers of the rows: arrays y, c, f and perhaps v."""
-        take, loop = self.made or self._make()
+        take, loop, pick = self.made or self._make()
         shape = None
         if not _plain(rows):
             if (runner := elsewhere(rows)) is not None:
                 return self._elsewhere(runner, loss, rng, rows)
             rows, shape = _flat(rows)
         size = len(rows[2])
-        out = [np.empty(size) for _ in range(self.results)]
-        loop(*[rows[at] if type(at) is int else at(loss, rng, size) for at in take], *out)
+        out = [*map(np.empty, (size,) * self.results)]
+        # arguments that are rows alone, as they mostly are, are far sooner picked all at once
+        loop(*(_given(take, loss, rng, rows) if pick is None else pick(rows)), *out)
         return self.record(*(out if shape is None else [each.reshape(shape) for each in out]))
 
     def multiples(self, loss: Any, y: Any, c: Any, factors: Any, along: Any, *fixed: Any) -> Any:
@@ -194,8 +197,7 @@ class _Face:
 
     def _make_along(self) -> tuple[list[Any], Any]:
         formula: Any = self.formula()
-        names = [name for name in formula.names if name != "f"]
-        return [_PER_ROW.index(name) if name in _PER_ROW else _other(name) for name in names], multiples_loop(formula)
+        return _arguments(tuple(name for name in formula.names if name != "f")), multiples_loop(formula)
 
     def _elsewhere(self, runner: Any, loss: Any, rng: Any, rows: Any) -> Any:
         """The answer of rows that are on a device."""
@@ -210,6 +212,16 @@ class _Face:
         ]
         found = runner(formula, size, given)
         return found[0] if self.results == 1 else self.record(*found)
+
+
+def _arguments(names: tuple[str, ...]) -> list[Any]:
+    """Where each argument is among the rows, or what makes it."""
+    return [_PER_ROW.index(name) if name in _PER_ROW else _other(name) for name in names]
+
+
+def _given(take: list[Any], loss: Any, rng: Any, rows: Any) -> list[Any]:
+    """The arguments of a loop over rows y, c, f and perhaps v."""
+    return [rows[at] if type(at) is int else at(loss, rng, len(rows[2])) for at in take]
 
 
 def _other(name: str) -> Callable[[Any, Any, int], Any]:

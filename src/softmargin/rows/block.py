@@ -87,7 +87,7 @@ class Block:
         """The sum over cells of ``product(*parts, lo, hi)``, each with its part of the vectors and its rows."""
         if len(self.cuts) == 1:
             value = product(*vectors, self.lo, self.hi)
-            return TreeSum.of_cell(self.first, value if isinstance(value, tuple) else (value,))
+            return TreeSum((self.first, 0, value if isinstance(value, tuple) else (value,)))
         tree, base = TreeSum(), self.lo
         for number, (lo, hi) in zip(self.numbers, self.cuts, strict=True):
             value = product(*(x[lo - base : hi - base] for x in vectors), lo, hi)
@@ -167,7 +167,7 @@ class Block:
 
     def _summed(self, values: Array) -> TreeSum:
         if len(values) == 1:
-            return TreeSum.of_cell(self.first, (values[0],))
+            return TreeSum((self.first, 0, (values[0],)))
         return TreeSum.of_cells(self.first, values)
 
     def products(self, vectors: Array) -> TreeSum:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -200,14 +201,14 @@ class Blocks(ByVisits):
         """One pass over the rows that adds something up."""
         blocks = self._made or self._blocks
         if len(blocks) == 1:
-            return self._total([visit(blocks[0], small, *[each.vectors for each in kept])])
+            return self._total([visit(blocks[0], small, *map(_vectors, kept))])
         return self._total(self._visited(visit, small, kept))
 
     def keep(self, visit: Any, small: Any = None, *kept: Kept) -> tuple[Kept, tuple[Any, ...]]:
         """One pass over the rows that leaves vectors with them, and may add something up."""
         blocks = self._made or self._blocks
         if len(blocks) == 1:
-            vectors, sums = visit(blocks[0], small, *[each.vectors for each in kept])
+            vectors, sums = visit(blocks[0], small, *map(_vectors, kept))
             return Kept(vectors), self._total([sums]) if sums else ()
         gathered: dict[int, Array] = {}
 
@@ -298,3 +299,6 @@ class Kept:
     def fetch(self) -> Any:
         """The vectors, home."""
         return self.vectors
+
+
+_vectors = attrgetter("vectors")

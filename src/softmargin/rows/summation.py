@@ -36,11 +36,6 @@ class TreeSum:
         self.nodes.append((start, height, value))
 
     @classmethod
-    def of_cell(cls, number: int, value: tuple[Any, ...]) -> TreeSum:
-        """The sum of one cell."""
-        return cls((number, 0, value))
-
-    @classmethod
     def of_cells(cls, first: int, values: Array) -> TreeSum:
         """The sum of one row of ``values`` per cell, numbered from ``first`` on: the same nodes, level by level."""
         tree, height = cls(), 0
