@@ -68,7 +68,7 @@ class Trials:
     loss: Callable[[Candidate, Fit, Part, Part], Array]  # log losses of rows under a fit to others, given one to all
     label: Any  # class of every row, from zero on
     count: Array
-    order: Array  # rows are dealt to folds in this order
+    order: Callable[[], Array]  # in which rows are dealt to folds; asked for where there are any
     tilts: bool
     base: float = Rules.base
     covers: float = Rules.base  # rate whose posterior standard deviations cover
@@ -100,7 +100,7 @@ class Trials:
     def refits(self, candidate: Candidate, trial: Trial, rival: Refits | None = None) -> Refits | None:
         """Log loss of every row under a fit, link included, without its fold; see ``refitted``."""
         loss = partial(self.loss, candidate, trial.fit)
-        return refitted(self.label, self.order, self.count, self.rules.folds, loss, rival=rival)
+        return refitted(self.label, self.order(), self.count, self.rules.folds, loss, rival=rival)
 
 
 class Decision(NamedTuple):
@@ -151,7 +151,7 @@ def two_classes(
     loss: Callable[[Candidate, Fit, Part, Part], Array],
     label: Any,
     count: Array,
-    order: Array,
+    order: Callable[[], Array],
 ) -> Trials:
     """The choice for two classes; a rate above the base would let a prior that selects take too many columns.
 

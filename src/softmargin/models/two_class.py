@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -288,7 +289,7 @@ def _choose_by_refits(recipe: Recipe, data: Data, form: dict[str, Any], model: M
         other = fit_two_classes(recipe.refit(candidate), *some, streams=form["streams"], part=True)
         return loss_of(other.probability(held, "calibrated"), label[test.rows])
 
-    order = row_order(X.X if recipe.effects else X)
+    order = cache(lambda: row_order(X.X if recipe.effects else X))
     chosen = chosen_by(two_classes(recipe, quick, loss, label, count, order)).chosen
     return _Plan(Decision(chosen, None), False, lambda decision, fit: None, model, False)
 
@@ -308,10 +309,10 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
         quick_model = normal.model
         quick_settings = replace(settings, readout=replace(settings.readout, basis=normal.basis))
 
-    label, order, number = (sign[index] > 0.0).astype(np.intp), row_order(X[index]), count[index]
+    label, order, number = (sign[index] > 0.0).astype(np.intp), cache(lambda: row_order(X[index])), count[index]
     try:
         if is_wide(recipe, len(columns.keep), count):
-            aims: dict[str, Any] = {"tilts": recipe.tilts, "label": label, "count": number, "order": order}
+            aims: dict[str, Any] = {"tilts": recipe.tilts, "label": label, "count": number, "order": order()}
             wide = choose_wide(quick_model, quick_settings, **aims)
             if wide is not None:
                 decision = Decision(wide.chosen, wide.first)
@@ -333,7 +334,7 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
             trusted = not fit.loo.max_kv > _TRUSTED or number.sum() < _ENOUGH or len(index) < len(sign)
             if trusted or whole is None:
                 return None
-            about = (decision.chosen.candidate, whole, label, order, Rules.folds)
+            about = (decision.chosen.candidate, whole, label, order(), Rules.folds)
             return out_of_fold(parts, *about)
 
         trials = two_classes(recipe, quick, parts.loss, label, number, order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from typing import Any
 
@@ -151,7 +151,7 @@ def fit_sum_to_zero(
                     partial(loss, prior=prior),
                     label,
                     count,
-                    row_order(X.X if recipe.effects else X),
+                    cache(lambda: row_order(X.X if recipe.effects else X)),
                     recipe.tilts,
                     base=k * (_BASE if own_weight and not recipe.selects else covers),
                     covers=k * covers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from softmargin.core.array import Array
@@ -177,7 +178,7 @@ def _chosen(
         machine = refit(rows, setting, candidate, fitted.left, fitted.fit.scale, train)
         return loss_of(machine.probability(rows.X[test.rows], "calibrated"), rows.label[test.rows])
 
-    dealt = ordered(rows, setting)
+    dealt = cache(lambda: ordered(rows, setting))
     trials = SampledTrials(quick, loss, rows.label, counted(rows), dealt, tilts, rules=rules, observed=rows.count)
     choice = choose(trials, rules)
     new = choice.record.entries[len(known) :]  # those that are known come first, and are in the record

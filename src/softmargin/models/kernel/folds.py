@@ -87,7 +87,7 @@ class SampledTrials(Trials):
 
     def refits(self, candidate: Candidate, trial: Trial, rival: Refits | None = None) -> Refits | None:
         loss = partial(self.loss, candidate, trial.fit)
-        found = refitted(self.label, self.order, self.observed, self.rules.folds, loss, rival=rival)
+        found = refitted(self.label, self.order(), self.observed, self.rules.folds, loss, rival=rival)
         if found is None:
             return None
         return found._replace(weight=found.weight * (self.count / self.observed)[found.rows])
