@@ -35,7 +35,7 @@ TIGHT = 1e-6  # tolerance: at 1e-4 rows at the margin have no stable curvature y
 _STEP = 0.5  # step of the width, as a power of two: the learned posterior has found it to a factor of two
 _FARTHEST = 2  # such steps at most to either side
 _JUDGED = 600  # rows, at most, that are dealt to folds: where 267 rows fit and not 400, hard margins gain too little
-# Widths of kernel smoothers fall with the power 1/5 of the rows; up to 1000 rows it makes no difference, on 17 draws.
+# Widths of kernel smoothers fall with the power 1/5 of the rows; up to 1000 rows it makes no difference, on 14 draws.
 _NARROWER = 0.2
 _FOLDS = 3  # as for rates
 _FREE = 1e-3  # precision of the intercept at a start
