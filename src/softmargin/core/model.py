@@ -60,12 +60,12 @@ class Model:
         """Dimension of the space of coefficients: fewer than coordinates where equations tie them."""
         return self.space.dimension(self.size)
 
-    @property
+    @cached_property
     def free_dimension(self) -> int:
         """How many of these dimensions are not shrunk."""
         return self.space.dimension(int(np.count_nonzero(self.free)))
 
-    @property
+    @cached_property
     def more_coefficients(self) -> bool:
         """Whether there are more shrunk coefficients than rows."""
         return self.dimension - self.free_dimension > self.n
