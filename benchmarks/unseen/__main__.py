@@ -98,6 +98,7 @@ def summary(kind: str, results: Results) -> str:
         (m, *(sum(sign * (losses[s]["softmargin"] - losses[s][m]).mean() < 0 for s in chosen) for sign in (1, -1)))
         for m in names[1:]
     ]
+    others = {m: sum(_behind(losses[s], m, chosen[s]["sizes"], peers) for s in chosen) for m in ("softmargin", *peers)}
     parts = [
         f"### {kind.capitalize()}: {len(chosen)} sets, {measure}",
         common.markdown(["set", "rows x columns", "constant", *names], rows),
@@ -107,8 +108,17 @@ def summary(kind: str, results: Results) -> str:
     ]
     if behind:
         parts.append(common.markdown(["set", "best peer", "difference", "standard error"], behind))
+    parts.append("The same of every method, each against the best of all others:")
+    parts.append(common.markdown([*others], [[*others.values()]]))
     parts.append(f"Near the constant while a peer is not: {', '.join(near_constant) or 'none'}.")
     return "\n\n".join(parts)
+
+
+def _behind(losses: dict[str, Any], method: str, sizes: Any, peers: list[str]) -> bool:
+    """Whether a method is behind the best other one of a set, by more than a little and more than chance."""
+    best = min((m for m in ("softmargin", *peers) if m != method), key=lambda m: losses[m].mean())
+    d = losses[method] - losses[best]
+    return bool(d.mean() > max(BEHIND, 2.0 * common.standard_error(d, *np.mean([row[:2] for row in sizes], axis=0))))
 
 
 def _percent(value: float) -> str:
