@@ -55,5 +55,8 @@ def header_of(fitted: Any, likelihood: str, entropy: float) -> str:
         start = likelihood
     if any(isinstance(model.fit.held, Deferred) for model in fitted.parts):
         return f"{start}."  # left-out rows wait until somebody asks for them
-    score = fitted.loo.score
+    score, bent = fitted.loo.score, sum(model.fit.loo.bend is not None for model in fitted.parts)
+    if bent:
+        pairs = f" in {bent} of {len(chosen)} pairs" if len(chosen) > 1 else ""
+        start += f", log odds that are a curve of f{pairs} (loo_.bend)"
     return f"{start}; left-out log loss {score:.3f}, class frequencies {entropy:.3f}."

@@ -156,7 +156,7 @@ class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, Linea
     choices_ : DataFrame
         All that was tried: what, how it was judged, its score with its standard error, its cost, and what was taken.
     offset_ : float
-        Shift of the decision boundary by the calibrated link, ``loo_.b / loo_.a``; zero unless it clearly pays.
+        Shift of the decision boundary by the calibrated link, at a row without variance; zero unless it clearly pays.
     random_effects_ : dict of DataFrame
         For every grouping factor the effects of its groups, in the units of the data, with their intervals.
     variance_components_ : DataFrame

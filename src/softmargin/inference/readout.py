@@ -24,7 +24,7 @@ from softmargin.loo.class_cavity import (
     mode_cavities,
 )
 from softmargin.loo.class_link import ClassLeaveOneOut, fit_class_link
-from softmargin.loo.link import WORTH, LeaveOneOut, cavity, fit_link, mixed_cavity
+from softmargin.loo.link import WORTH, LeaveOneOut, bent, cavity, fit_link, mixed_cavity
 from softmargin.loo.missing_cavity import left_out
 from softmargin.posterior.classes import ClassDraws, ClassGaussian, ClassPoint
 from softmargin.posterior.coefficients import DrawsPosterior, GaussianPosterior, PointPosterior, Posterior
@@ -56,7 +56,11 @@ class HeldOut(NamedTuple):
     @property
     def offset(self) -> float:
         """How far the link moves the boundary from f = 0."""
-        return self.loo.b / self.loo.a
+        return self.loo.link.offset
+
+    def bent(self, y: Array, weight: Array) -> HeldOut:
+        """The same with a curve in the link, where these predictors show one."""
+        return self._replace(loo=bent(self.loo, y, self.f, self.v, weight))
 
     @property
     def probability(self) -> Array:

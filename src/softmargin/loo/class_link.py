@@ -65,6 +65,11 @@ class ClassLeaveOneOut(NamedTuple):
         """What fits are compared by."""
         return self.score
 
+    @property
+    def bend(self) -> None:
+        """There is no curve in a link of several scores."""
+        return None
+
 
 def _contrasts(A: Array, V: Array) -> Array:
     """Covariances of the contrast scores."""

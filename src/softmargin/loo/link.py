@@ -10,24 +10,15 @@ import numpy as np
 from scipy.special import expit
 
 from softmargin.core.array import Array
-from softmargin.rows.compiled import njit
-from softmargin.rows.totals import runs, totals_of
+from softmargin.loo._link_minimum import KAPPA, Rows, Targets, minimised
+from softmargin.loo.bend import ENOUGH, Bend, fit_bend
+from softmargin.rows.totals import totals_of
 
-__all__ = ["WORTH", "LeaveOneOut", "Link", "cavity", "decided", "fit_link", "mixed_cavity", "taken_out"]
+__all__ = ["WORTH", "LeaveOneOut", "Link", "bent", "cavity", "decided", "fit_link", "mixed_cavity", "taken_out"]
 
-Numbers = list[float]  # one for each of (log a, b, log lam)
-Objective = tuple[float, Numbers, list[Numbers]]  # value, gradient, Hessian
-_KAPPA = math.pi / 8.0
-_LOWER = (-6.0, -20.0, -5.0)  # log a, b, log lam
-_UPPER = (6.0, 20.0, 5.0)
-# Standard deviation of log a below zero, 0.5 to 3 tried on 226 development sets: the smaller, the more is gained where
-# signals are weak and rows are few, and the more is lost where there is no signal.
-_FLATTER = 3.0
 _LARGEST = 0.999
-_ENOUGH = 50_000  # rows that find the way to the minimum
-_AT_ONCE = 2048  # rows that are summed in one piece, of which all vectors are made
 _ABOVE_HALF = np.nextafter(0.5, 1.0)
-WORTH = 2.0  # log likelihood that an offset must gain where none is expected
+WORTH = 2.0  # log likelihood that an offset must gain where none is expected, and log evidence of a curve
 
 
 @dataclass(frozen=True)
@@ -37,26 +28,34 @@ class Link:
     The slope a and offset b are Platt's; lam weighs the posterior variance, whose shape over the rows is right
     while its size depends on the learning rate. A row of which nothing is known has the probability sigmoid(b): were
     the offset shrunk with f it would be one half, and rows of a rare class would be ranked by how little is known.
-    The doubt d is the probability of a wrong label, which bounds what any row can be sure of.
+    The doubt d is the probability of a wrong label, which bounds what any row can be sure of. A bend is a rising curve
+    that the argument of the sigmoid goes through.
     """
 
     a: float
     b: float
     lam: float
     doubt: float = 0.0
+    bend: Bend | None = None
+
+    @property
+    def offset(self) -> float:
+        """How far the boundary is moved from f = 0, at a row without variance."""
+        return (self.b if self.bend is None else self.b - self.bend.zero) / self.a
 
     def shrink(self, v: Array) -> Array:
         """What the spread of f divides it by."""
-        s: Array = np.sqrt(1.0 + self.lam * _KAPPA * self.a**2 * v)
+        s: Array = np.sqrt(1.0 + self.lam * KAPPA * self.a**2 * v)
         return s
 
     def argument(self, f: Array, v: Array) -> Array:
         """The argument of the sigmoid."""
-        return self.a * f / self.shrink(v) + self.b
+        x = self.a * f / self.shrink(v) + self.b
+        return x if self.bend is None else self.bend(x)
 
     def decision(self, f: Array, v: Array) -> Array:
         """f moved so that it is positive where the probability is above one half."""
-        return f if self.b == 0.0 else f + self.b / self.a * self.shrink(v)
+        return f if self.offset == 0.0 else f + self.offset * self.shrink(v)
 
     def probability(self, f: Array, v: Array) -> Array:
         """Probability of the positive class."""
@@ -70,7 +69,8 @@ class LeaveOneOut(NamedTuple):
     ``score`` is the mean log loss of the fitted link on leave-one-out predictors, ``error`` its error rate,
     ``max_kv`` the largest share of a predictor's precision that its own row supplies: above 0.7 the score is
     optimistic and nothing is chosen by it. ``objective`` is the score with the penalties on log lam and log a, but
-    without the doubt; ``method`` says where the predictors come from.
+    without the doubt; ``method`` says where the predictors come from. Of what a bend gains, the score counts its log
+    evidence alone.
     """
 
     score: float
@@ -82,11 +82,32 @@ class LeaveOneOut(NamedTuple):
     objective: float
     doubt: float = 0.0
     method: str = "closed form"  # or how many folds were refitted
+    bend: Bend | None = None
 
     @property
     def link(self) -> Link:
         """The fitted link."""
-        return Link(self.a, self.b, self.lam, self.doubt)
+        return Link(self.a, self.b, self.lam, self.doubt, self.bend)
+
+
+def bent(loo: LeaveOneOut, y: Array, f: Array, v: Array, weight: Array) -> LeaveOneOut:
+    """The same with a curve in its link, where left-out predictors show one; those that are not known are NaN.
+
+    Where there is a doubt, classes hardly overlap, and no curve is asked for.
+    """
+    if loo.doubt > 0.0:
+        return loo
+    known: Any = np.isfinite(f)
+    known = slice(None, None, -(-len(f) // ENOUGH)) if known.all() else np.flatnonzero(known)
+    known = known if isinstance(known, slice) else known[:: -(-len(known) // ENOUGH)]
+    y, f, v, weight = y[known], f[known], v[known], weight[known]
+    found = fit_bend(y, loo.link.argument(f, v), weight)
+    if found is None or found[1] <= WORTH:
+        return loo
+    bend, gain = found
+    loo, total = loo._replace(bend=bend), float(weight.sum())
+    error = float(weight @ (y * loo.link.argument(f, v) <= 0.0)) / total
+    return loo._replace(score=loo.score - gain / total, error=error)
 
 
 def decided(p: Array, score: Array) -> Array:
@@ -139,12 +160,12 @@ def fit_link(
     """
     total, positive = totals_of(len(y), lambda at: [weight[at], (weight[at], y[at] > 0)]).tolist()
     targets = (1.0 / (total - positive + 2.0), (positive + 1.0) / (positive + 2.0)) if smooth else (0.0, 1.0)
-    rows = _Rows(_Targets(y, *targets), f, v, weight)
+    rows = Rows(Targets(y, *targets), f, v, weight)
     free, start = offset and worth <= 0.0, [0.3, 0.0, 0.0]
-    theta, found = _minimised(start, [True, free, True], rows, tol)
+    theta, found = minimised(start, [True, free, True], rows, tol)
     value = found[0]
     if offset and not free:
-        moved, other = _minimised(theta, [True, True, True], rows, tol, found)
+        moved, other = minimised(theta, [True, True, True], rows, tol, found)
         if other[0] < value - worth:
             theta, value = moved, other[0]
     a, b, lam = math.exp(theta[0]), theta[1], math.exp(theta[2])
@@ -159,166 +180,3 @@ def fit_link(
 
     score, error = totals_of(len(y), losses) / total
     return LeaveOneOut(float(score), float(error), max_kv, a, b, lam, float(value / total), doubt=link.doubt)
-
-
-@dataclass(frozen=True, eq=False)
-class _Targets:
-    """What the probabilities are to be in either class, made where they are wanted."""
-
-    y: Array
-    low: float
-    high: float
-
-    def __getitem__(self, at: Any) -> Any:
-        return np.where(self.y[at] > 0, self.high, self.low)
-
-
-class _Rows(NamedTuple):
-    """Rows with what their probabilities are to be, and their left-out predictors."""
-
-    target: Any
-    f: Array
-    v: Array
-    weight: Array
-
-    def thinned(self, every: int) -> _Rows:
-        """Some of the rows, that weigh as much as all."""
-        some = slice(None, None, every)
-        f, v = (np.ascontiguousarray(x[some]) for x in (self.f, self.v))
-        return _Rows(self.target[some], f, v, every * self.weight[some])
-
-
-def _minimised(
-    theta: Numbers, moving: list[bool], rows: _Rows, tol: float, known: Objective | None = None
-) -> tuple[Numbers, Objective]:
-    """The minimum from a point where the objective may be ``known``; of very many rows some find the way to it."""
-    every = len(rows.f) // _ENOUGH
-    if len(rows.f) <= _AT_ONCE:
-        rows = _Rows(*(np.ascontiguousarray(each) for each in (rows.target[:], *rows[1:])))
-    if every > 1:
-        theta, known = _minimise(theta, moving, rows.thinned(every), 1e-6)[0], None
-    return _minimise(theta, moving, rows, tol, known)
-
-
-def _minimise(
-    theta: Numbers, moving: list[bool], rows: _Rows, tol: float, known: Objective | None = None
-) -> tuple[Numbers, Objective]:
-    """Projected Newton steps in the coordinates that are ``moving``.
-
-    In plain numbers: calls for arrays of three would take longer than the rows of a small fit.
-    """
-    value, gradient, hessian = known or _objective(theta, *rows)
-    for _ in range(100):
-        free = [
-            i
-            for i in range(3)
-            if moving[i]
-            and not (theta[i] <= _LOWER[i] and gradient[i] > 0.0)
-            and not (theta[i] >= _UPPER[i] and gradient[i] < 0.0)
-        ]
-        if not free or max(abs(gradient[i]) for i in free) <= tol * (1.0 + abs(value)):
-            break
-        step = _direction(gradient, hessian, free)
-        shorter = min(1.0, 3.0 / max(max(map(abs, step)), 1e-300))
-        step = [shorter * each for each in step]
-        if -_product(gradient, step) <= 1e-15 * math.sqrt(len(rows.f)) * (1.0 + abs(value)):
-            # what is left to gain is lost in the rounding of the sum, while the step is still right
-            theta = _moved(theta, 1.0, step)
-            return theta, _objective(theta, *rows)
-        length = 1.0
-        for _ in range(30):
-            trial = _moved(theta, length, step)
-            change = [new - old for new, old in zip(trial, theta, strict=True)]
-            new = _objective(trial, *rows)
-            if new[0] <= value + 1e-4 * _product(gradient, change):
-                break
-            length *= 0.5
-        else:
-            break
-        theta, (value, gradient, hessian) = trial, new
-        if max(map(abs, change)) <= 1e-2 * tol:
-            break
-    return theta, (value, gradient, hessian)
-
-
-def _product(x: Numbers, y: Numbers) -> float:
-    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
-
-
-def _moved(theta: Numbers, length: float, step: Numbers) -> Numbers:
-    """A step, ended at the sides of the box."""
-    return [min(max(theta[i] + length * step[i], _LOWER[i]), _UPPER[i]) for i in range(3)]
-
-
-def _direction(gradient: Numbers, hessian: list[Numbers], free: list[int]) -> Numbers:
-    """Newton's step in the free coordinates by elimination, a descent direction even where it is not convex."""
-    H, g = [list(row) for row in hessian], list(gradient)
-    step, least = [0.0, 0.0, 0.0], 1e-10 * (1.0 + max(abs(H[i][i]) for i in free))
-    for k, i in enumerate(free):
-        if H[i][i] <= least:  # not convex
-            values, vectors = np.linalg.eigh(np.array(hessian)[np.ix_(free, free)])
-            values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
-            down = -vectors @ ((vectors.T @ np.array(gradient)[free]) / values)
-            for j, each in zip(free, down.tolist(), strict=True):
-                step[j] = each
-            return step
-        for j in free[k + 1 :]:
-            share = H[j][i] / H[i][i]
-            g[j] -= share * g[i]
-            for l in free[k + 1 :]:
-                H[j][l] -= share * H[i][l]
-    for k in range(len(free) - 1, -1, -1):
-        i = free[k]
-        step[i] = -(g[i] + sum(H[i][j] * step[j] for j in free[k + 1 :])) / H[i][i]
-    return step
-
-
-def _objective(theta: Numbers, target: Any, f: Array, v: Array, weight: Array) -> Objective:
-    """Value, gradient and Hessian in (log a, b, log lam)."""
-    log_a, b, log_lam = theta
-    if isinstance(target, np.ndarray):  # few rows, in one piece
-        found = _sums(log_a, b, log_lam, target, f, v, weight)
-    else:
-        pieces = (tuple(np.ascontiguousarray(x[at]) for x in (target, f, v, weight)) for at in runs(len(f)))
-        found = tuple(map(sum, zip(*(_sums(log_a, b, log_lam, *piece) for piece in pieces), strict=True)))
-    value, g0, g1, g2, h00, h01, h02, h11, h12, h22 = found
-    flat, bent = min(log_a, 0.0) / _FLATTER**2, (log_a < 0.0) / _FLATTER**2  # derivatives of the penalty on log a
-    hessian = [[h00 + bent, h01, h02], [h01, h11, h12], [h02, h12, h22 + 1.0]]
-    return value + 0.5 * (log_lam**2 + flat * log_a), [g0 + flat, g1, g2 + log_lam], hessian
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _sums(log_a: float, b: float, log_lam: float, target: Any, f: Any, v: Any, weight: Any) -> tuple[float, ...]:
-    """Sums over rows of ``w [log(1 + e^eta) - t eta]``, its gradient, and its Hessian above the diagonal."""
-    a, lam = math.exp(log_a), math.exp(log_lam)
-    total, g0, g1, g2 = 0.0, 0.0, 0.0, 0.0
-    h00, h01, h02, h11, h12, h22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(len(f)):
-        square = _KAPPA * lam * a * a * v[i]
-        inverse = 1.0 / math.sqrt(1.0 + square)
-        share = square * inverse * inverse
-        slope = a * f[i] * inverse
-        eta = slope + b
-        bend = slope * share * (1.0 - share)
-        d0, d2 = slope - slope * share, -0.5 * slope * share  # derivatives of eta in log a and log lam; in b: one
-        small = math.exp(-abs(eta))
-        half = 1.0 / (1.0 + small)
-        up = half if eta > 0.0 else small * half  # sigmoid(eta)
-        down = small * half if eta > 0.0 else half  # sigmoid(-eta)
-        tail = math.log1p(small)
-        t = target[i]
-        # log(1 + e^eta) - t eta without cancellation where the target is met
-        loss = t * ((0.0 if eta > 0.0 else -eta) + tail) + (1.0 - t) * ((eta if eta > 0.0 else 0.0) + tail)
-        total += weight[i] * loss
-        first = weight[i] * ((1.0 - t) * up - t * down)
-        second = weight[i] * up * down
-        g0 += first * d0
-        g1 += first
-        g2 += first * d2
-        h00 += second * d0 * d0 + first * (slope - slope * share - d0 * share - 2.0 * bend)
-        h01 += second * d0
-        h02 += second * d0 * d2 + first * (-0.5 * slope * share - d2 * share - bend)
-        h11 += second
-        h12 += second * d2
-        h22 += second * d2 * d2 + first * (-0.5 * d2 * share - 0.5 * bend)
-    return total, g0, g1, g2, h00, h01, h02, h11, h12, h22

@@ -17,7 +17,7 @@ from softmargin.inference.choices import Candidate, tilted
 from softmargin.inference.readout import BinaryReadout, HeldOut
 from softmargin.inference.regression_readout import RegressionReadout
 from softmargin.inference.settings import Fit, Settings, options_of
-from softmargin.loo.link import WORTH, fit_link
+from softmargin.loo.link import WORTH, bent, fit_link
 from softmargin.models.compose import Data, compose
 from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.permutation import shuffled
@@ -119,6 +119,8 @@ def more_of_two_classes(
     worth = 0.0 if before.chosen.candidate.tilt else WORTH
     kv = before.fit.loo.max_kv
     loo = fit_link(scored.sign, scored.f, scored.v, scored.weight, kv, offset=columns.intercept, worth=worth)
+    if columns.intercept:
+        loo = bent(loo, scored.sign, scored.f, scored.v, scored.weight)
     held, scale = HeldOut(f, v, loo).scattered(at, len(sign)), float(run.state.prior.values["scale"])
     posterior = readout.gaussian(run.state.q.mean, run.state.q.root, np.array([scale]), np.ones(1))
     fit = Fit(posterior, held, scale, run.outcome)

@@ -217,6 +217,8 @@ def fit_two_classes(
                 fit, chosen = plan.carried_out(infer, settings)
             else:
                 fit = infer(*at_candidate(model, settings, chosen.candidate), None)
+            if fit.posterior.has_spread and columns.intercept and not recipe.quick:  # a mode decides as an SVM does
+                fit = fit._replace(held=fit.held.bent(sign, weight))
             if not (many_rows(model) or recipe.refits or recipe.quick):
                 fit = fit._replace(remark=fit.remark or compared_with_logit(model, settings, weight, fit))
         finally:

@@ -50,6 +50,7 @@ _PARTS = {
     "inference.settings": ["Fit", "Inclusion"],
     "inference.trials": ["Chosen"],
     "loo.class_link": ["ClassLeaveOneOut", "ClassLink"],
+    "loo.bend": ["Bend"],
     "loo.link": ["LeaveOneOut"],
     "losses.check": ["Check"],
     "losses.complete_hinge": ["CompleteHinge"],

@@ -1,0 +1,219 @@
+"""The curve of a link: what it minimises, its evidence, and where it is taken."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+from scipy.special import expit, logsumexp
+
+from softmargin import BayesianSVC
+from softmargin.loo import bend as module
+from softmargin.loo.bend import Bend, fit_bend
+from softmargin.loo.link import WORTH, Link, bent, fit_link
+
+
+@pytest.fixture(scope="module")
+def steps():
+    """Labels whose log odds are a step in the argument."""
+    rng = np.random.default_rng(0)
+    x = 1.5 * rng.normal(size=600)
+    return np.where(rng.random(600) < np.where(x > 0.7, 0.95, 0.35), 1.0, -1.0), x, np.ones(600)
+
+
+def curve(x, knots, middle, shift, logs):
+    """The curve by integrating its slope."""
+
+    def slope(t):
+        return np.exp(logs)[np.searchsorted(knots, t)]
+
+    grid = [
+        np.unique(np.concatenate(([middle, t], knots[(knots > min(t, middle)) & (knots < max(t, middle))]))) for t in x
+    ]
+    ways = [sum(slope((a + b) / 2) * (b - a) for a, b in itertools.pairwise(g)) for g in grid]
+    return middle + shift + np.sign(x - middle) * ways
+
+
+def log_prior(theta):
+    """Height in the middle, mean of the log slopes, and their changes."""
+    own = stats.norm(0, 0.5).logpdf(theta[0]) + stats.norm(0, 1.5).logpdf(np.diff(theta[1:])).sum()
+    return own - 0.5 * np.mean(theta[1:]) ** 2
+
+
+def test_the_curve_is_the_minimum(steps):
+    """Against a general minimiser, with the curve and the prior written down in another way."""
+    y, x, weight = (each[:120] for each in steps)
+    fitted = fit_bend(y, x, weight)[0]
+    knots = module._quantiles(x, weight)
+    middle = knots[3]
+
+    def objective(theta):
+        return np.logaddexp(0.0, -y * curve(x, knots, middle, theta[0], theta[1:])).sum() - log_prior(theta)
+
+    best = optimize.minimize(objective, np.zeros(9), method="BFGS", options={"gtol": 1e-7}).x
+    np.testing.assert_allclose(np.log(fitted.slopes), best[1:], atol=1e-4)
+    np.testing.assert_allclose(fitted(x), curve(x, knots, middle, best[0], best[1:]), atol=1e-4)
+    assert np.all(np.diff(fitted(np.sort(x))) > 0.0)
+
+
+def test_evidence_is_the_integral(steps, monkeypatch):
+    """With two pieces: three numbers, integrated over a grid of the prior's draws."""
+    monkeypatch.setattr(module, "_PIECES", 3)
+    y, x, weight = (each[:150] for each in steps)
+    _, found = fit_bend(y, x, weight)
+    knots, middle = module._quantiles(x, weight), float(module._quantiles(x, weight)[1])
+    rng = np.random.default_rng(1)
+    precision = module._prior(3).precision
+    draws = rng.multivariate_normal(np.zeros(4), np.linalg.inv(precision), size=200_000)
+    parts = module._parts(x, knots, middle)
+    logs = np.concatenate([
+        -np.logaddexp(0.0, -y * (middle + some[:, :1] + np.exp(some[:, 1:]) @ parts)).sum(axis=1)
+        for some in np.array_split(draws, 100)
+    ])  # fmt: skip
+    exact = logsumexp(logs) - np.log(len(logs)) + np.logaddexp(0.0, -y * x).sum()
+    assert found == pytest.approx(exact, abs=0.15)
+
+
+def test_prior_is_the_one_that_is_written_down():
+    theta, other = np.random.default_rng(0).normal(size=(2, 9))
+    P = module._prior(8).precision
+    wanted = log_prior(other) - log_prior(theta)
+    assert 0.5 * (theta @ P @ theta - other @ P @ other) == pytest.approx(wanted)
+
+
+def test_heights_slopes_and_zero():
+    bend = Bend((-1.0, 0.5, 2.0), (-2.0, 1.0, 1.5), (0.5, 2.0, 1.0 / 3.0, 4.0))
+    np.testing.assert_allclose(
+        bend(np.array([-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0])), [-3.0, -2.0, 0.0, 1.0, 1 + 1 / 6, 1.5, 5.5]
+    )
+    assert bend.zero == pytest.approx(0.0)
+    for up in (-9.0, -1.0, 0.0, 3.0):
+        moved = bend._replace(heights=tuple(h + up for h in bend.heights))
+        assert moved(np.array([moved.zero]))[0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_same_from_either_side_and_for_repeated_rows(steps):
+    y, x, weight = (each[:200] for each in steps)
+    bend, gain = fit_bend(y, x, weight)
+    mirrored, same = fit_bend(-y, -x, weight)
+    grid = np.linspace(-5, 5, 41)
+    np.testing.assert_allclose(mirrored(-grid), -bend(grid), atol=1e-7)
+    assert same == pytest.approx(gain)
+    times = np.random.default_rng(0).integers(1, 4, size=200)
+    weighted, gain = fit_bend(y, x, times.astype(float))
+    repeated, same = fit_bend(np.repeat(y, times), np.repeat(x, times), np.ones(times.sum()))
+    np.testing.assert_allclose(repeated(grid), weighted(grid), atol=1e-7)
+    assert same == pytest.approx(gain)
+
+
+@pytest.mark.parametrize("n", [60, 300, 2000])
+def test_a_straight_line_is_left_alone(n):
+    rng = np.random.default_rng(n)
+    for spread in (0.3, 1.0, 3.0):
+        for _ in range(10):
+            x = spread * rng.normal(size=n) - 0.5
+            y, nothing, weight = np.where(rng.random(n) < expit(x), 1.0, -1.0), np.zeros(n), np.ones(n)
+            assert bent(fit_link(y, x, nothing, weight, 0.0), y, x, nothing, weight).bend is None
+
+
+def test_no_more_is_missed_than_the_first_step_allows(steps, monkeypatch):
+    """Where the quadratic at the line promises less than the limit, the curve would not have been taken."""
+    rng, gains = np.random.default_rng(3), []
+    for _ in range(60):
+        n, x = 150, 2.0 * rng.normal(size=150)
+        lift = rng.normal() * np.maximum(x, 0.0)
+        y, nothing = np.where(rng.random(n) < expit(x + lift), 1.0, -1.0), np.zeros(n)
+        x = fit_link(y, x, nothing, np.ones(n), 0.0).link.argument(x, nothing)
+        found = fit_bend(y, x, np.ones(n))
+        monkeypatch.setattr(module, "_UNLIKELY", -1e300)
+        whole = fit_bend(y, x, np.ones(n))
+        monkeypatch.undo()
+        if found is None:
+            assert whole[1] < WORTH
+        gains.append(whole[1])
+    assert max(gains) > WORTH > min(gains)
+
+
+def test_what_a_link_with_a_curve_says(steps):
+    y, x, weight = steps
+    v = np.full(len(x), 0.3)
+    straight = fit_link(y, x, v, weight, 0.0)
+    curved = bent(straight, y, x, v, weight)
+    assert curved.bend is not None
+    link = curved.link
+    p = link.probability(x, v)
+    np.testing.assert_array_equal(link.decision(x, v) > 0.0, p > 0.5)
+    loss = -np.log(np.where(y > 0, p, 1.0 - p)).mean()
+    assert loss < curved.score < straight.score  # of its gain the evidence alone is counted
+    assert curved.error == pytest.approx((y * (p - 0.5) <= 0.0).mean())
+    assert link.decision(np.array([0.0]), np.zeros(1))[0] == pytest.approx(link.offset)
+    fresh = np.random.default_rng(9)
+    new = 1.5 * fresh.normal(size=20_000)
+    true = np.where(new > 0.7, 0.95, 0.35)
+
+    def cross(p):
+        return -(true * np.log(p) + (1 - true) * np.log1p(-p)).mean()
+
+    some = np.full(len(new), 0.3)
+    assert cross(link.probability(new, some)) < cross(straight.link.probability(new, some)) - 0.02
+
+
+def test_rows_that_are_not_known_do_not_count(steps):
+    y, x, weight = steps
+    nothing = np.zeros(len(x))
+    loo = fit_link(y, x, nothing, weight, 0.0)
+    some = x.copy()
+    some[::3] = np.nan
+    known = np.isfinite(some)
+    wanted = bent(loo, y[known], x[known], nothing[known], weight[known])
+    assert bent(loo, y, some, nothing, weight) == wanted
+
+
+def test_a_doubt_few_values_and_no_rows_leave_the_line(steps):
+    y, x, weight = steps
+    nothing = np.zeros(len(x))
+    doubtful = fit_link(y, x, nothing, weight, 0.0, wrong=0.5)
+    assert bent(doubtful, y, x, nothing, weight) == doubtful
+    assert fit_bend(y, nothing, weight) is None
+    assert fit_bend(y[:0], x[:0], weight[:0]) is None
+    assert fit_bend(y, x, 0.0 * weight) is None
+
+
+@pytest.fixture(scope="module")
+def stepped_rows():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(900, 3))
+    p = np.where(X[:, 0] + X[:, 1] > 1.0, 0.97, 0.4)
+    return X, np.where(rng.random(900) < p, "b", "a")
+
+
+@pytest.mark.parametrize("inference", ["vb", "meanfield", "gibbs", "svi"])
+def test_fits_take_the_curve(stepped_rows, inference):
+    X, y = stepped_rows
+    lengths = {"draws": 100, "warmup": 50, "chains": 2} if inference == "gibbs" else {}
+    model = BayesianSVC(inference=inference, random_state=0, **lengths).fit(X[:500], y[:500])
+    assert model.loo_.bend is not None
+    p, f = model.predict_proba(X[500:])[:, 1], model.decision_function(X[500:])
+    np.testing.assert_array_equal(f > 0.0, p > 0.5)
+    straight = Link(model.loo_.a, model.loo_.b, model.loo_.lam)
+    q = straight.probability(*model._fitted.moments(X[500:]))
+
+    def loss(p):
+        return -np.log(np.where(y[500:] == "b", p, 1.0 - p)).mean()
+
+    assert loss(p) < loss(q)
+    assert model.loo_.score == pytest.approx(loss(p), abs=0.08)
+
+
+def test_a_mode_and_a_model_without_an_intercept_keep_the_line(stepped_rows):
+    X, y = stepped_rows
+    assert BayesianSVC(inference="map").fit(X[:500], y[:500]).loo_.bend is None
+    assert BayesianSVC(fit_intercept=False).fit(X[:500], y[:500]).loo_.bend is None
+
+
+def test_batches_learn_the_curve(stepped_rows):
+    X, y = stepped_rows
+    model = BayesianSVC(inference="svi", random_state=0)
+    for k in range(3):
+        model.partial_fit(X[300 * k : 300 * (k + 1)], y[300 * k : 300 * (k + 1)], classes=["a", "b"])
+    assert model.loo_.bend is not None
