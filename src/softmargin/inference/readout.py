@@ -48,10 +48,12 @@ class HeldOut(NamedTuple):
     f: Array
     v: Array
     loo: LeaveOneOut
+    curved: Array | None = None  # probabilities under a curve in the link that was fitted without the row
 
     def scattered(self, rows: Any, n: int) -> HeldOut:
         """The same of n rows, where these are the given ones; NaN elsewhere."""
-        return self._replace(f=among(self.f, rows, n), v=among(self.v, rows, n))
+        curved = None if self.curved is None else among(self.curved, rows, n)
+        return HeldOut(among(self.f, rows, n), among(self.v, rows, n), self.loo, curved)
 
     @property
     def offset(self) -> float:
@@ -60,12 +62,12 @@ class HeldOut(NamedTuple):
 
     def bent(self, y: Array, weight: Array) -> HeldOut:
         """The same with a curve in the link, where these predictors show one."""
-        return self._replace(loo=bent(self.loo, y, self.f, self.v, weight))
+        return HeldOut(self.f, self.v, *bent(self.loo, y, self.f, self.v, weight))
 
     @property
     def probability(self) -> Array:
         """Probability of the second class of every training row, left out."""
-        return self.loo.link.probability(self.f, self.v)
+        return self.loo.link.probability(self.f, self.v) if self.curved is None else self.curved
 
 
 class ClassHeldOut(NamedTuple):

@@ -8,6 +8,7 @@ taken where its evidence says so.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import NamedTuple
 
@@ -17,14 +18,16 @@ from scipy.special import expit
 
 from softmargin.core.array import Array
 
-__all__ = ["ENOUGH", "Bend", "fit_bend"]
+__all__ = ["ENOUGH", "Bend", "Curve", "fit_bend"]
 
 _PIECES = 8
 _STEP = 1.5  # prior standard deviation of the change of a log slope from a piece to the next
 _LEVEL = 1.0  # and of their mean
 _SHIFT = 0.5  # and of the height in the middle
 _UNLIKELY = -2.0  # log evidence at the first step below which no curve comes out
-ENOUGH = 10_000  # rows that show it
+ENOUGH = 10_000  # rows above which those of nearly the same argument are put together
+_CELLS = 2048  # of arguments, then
+_LARGEST = 0.999
 
 
 class Bend(NamedTuple):
@@ -47,6 +50,26 @@ class Bend(NamedTuple):
         piece = int(np.searchsorted(self.heights, 0.0))
         near = max(piece - 1, 0)
         return self.knots[near] - self.heights[near] / self.slopes[piece]
+
+
+class Curve(NamedTuple):
+    """A fitted curve, and what it would be without a row."""
+
+    bend: Bend
+    evidence: float  # log evidence over the straight line
+    middle: float  # where its height is a number of its own
+    root: Array  # Cholesky factor of the Hessian of the minimum
+
+    def left_out(self, y: Array, x: Array, weight: Array) -> Array:
+        """Its heights at the arguments of rows under the curve without ``weight`` of the row: one Newton step."""
+        bend = self.bend
+        parts = _parts(x, np.array(bend.knots), self.middle) * np.array(bend.slopes)[:, None]
+        jacobian = np.vstack((np.ones(len(x)), parts))
+        lever = (jacobian * dpotrs(self.root, jacobian, lower=1)[0]).sum(axis=0) * weight
+        z: Array = bend(x)
+        p = expit(z)
+        step: Array = lever * (p - (y > 0.0)) / (1.0 - np.minimum(lever * p * (1.0 - p), _LARGEST))
+        return z + step
 
 
 class _Found(NamedTuple):
@@ -72,12 +95,14 @@ class _Prior(NamedTuple):
     half_log: float  # half the log determinant of the precision
 
 
-def fit_bend(y: Array, x: Array, weight: Array) -> tuple[Bend, float] | None:
-    """The curve that turns arguments of a sigmoid into better ones, and its log evidence over the straight line.
+def fit_bend(y: Array, x: Array, weight: Array) -> Curve | None:
+    """The curve that turns arguments of a sigmoid into better ones.
 
     Minimises ``sum w log(1 + exp(-y g(x)))`` with a normal prior, by Newton's method; the evidence is Laplace's. None
     where the arguments take too few values, or where no curve is in sight.
     """
+    if len(x) > ENOUGH:
+        y, x, weight = _pooled(y, x, weight)
     if len(x) == 0 or not weight.sum() > 0.0:
         return None
     quantiles = _quantiles(x, weight)
@@ -105,7 +130,7 @@ def fit_bend(y: Array, x: Array, weight: Array) -> tuple[Bend, float] | None:
     start = found = at(theta)
     root = found.root()
     step = -dpotrs(root, found.gradient, lower=1)[0]
-    # a quadratic from the line promises no less than what is found, but for what curves the other way
+    # the evidence that a first Newton step promises, which is seldom far from what the last one brings
     if half - _log_determinant(root) - 0.5 * float(found.gradient @ step) < _UNLIKELY:
         return None
     for _ in range(100):
@@ -126,7 +151,31 @@ def fit_bend(y: Array, x: Array, weight: Array) -> tuple[Bend, float] | None:
     slopes = np.exp(theta[1:])
     heights = middle + theta[0] + slopes @ _parts(knots, knots, middle)
     evidence = start.value - found.value - _log_determinant(root) + half
-    return Bend(tuple(knots.tolist()), tuple(heights.tolist()), tuple(slopes.tolist())), evidence
+    bend = Bend(tuple(knots.tolist()), tuple(heights.tolist()), tuple(slopes.tolist()))
+    return Curve(bend, evidence, middle, root)
+
+
+def _pooled(y: Array, x: Array, weight: Array) -> tuple[Array, Array, Array]:
+    """Rows of nearly the same argument put together, for either class: two rows at their mean, in whatever order.
+
+    Cells are narrow around the mean of the arguments and wide far from it.
+    """
+    total = float(weight.sum())
+    if not total > 0.0:
+        return y[:0], x[:0], weight[:0]
+    away = x - float(weight @ x) / total
+    spread = math.sqrt(float(weight @ (away * away)) / total)
+    if not 0.0 < spread < math.inf:
+        return y[:0], x[:0], weight[:0]
+    place = away / (np.abs(away) + spread)
+    cell = ((place + 1.0) * (0.5 * _CELLS)).astype(np.intp).clip(0, _CELLS - 1)
+    whole, sums = np.bincount(cell, weight, _CELLS), np.bincount(cell, weight * x, _CELLS)
+    upper = np.bincount(cell, weight * (y > 0.0), _CELLS)
+    centre = sums / np.where(whole > 0.0, whole, 1.0)
+    sign = np.repeat([1.0, -1.0], _CELLS)
+    each, centre = np.concatenate((upper, np.maximum(whole - upper, 0.0))), np.tile(centre, 2)
+    some = each > 0.0
+    return sign[some], centre[some], each[some]
 
 
 def _quantiles(x: Array, weight: Array) -> Array:

@@ -52,7 +52,8 @@ def colder(recipe: Any, trials: Trials, decision: Decision, usual: Apart) -> Col
     """
     best: Fit = decision.fit
     free = recipe.tilts and learns_scale(recipe) and recipe.inference != "svi"
-    length = squared_length(usual.model, trials.count) if free and best.loo.score < _CLEAN * trials.entropy else None
+    clean = free and best.loo.score < _CLEAN * trials.entropy
+    length = squared_length(usual.model.blocks.design, trials.count) if clean else None
     if length is None:
         return None
     scale, prior = SPREAD / math.sqrt(length), usual.model.prior

@@ -120,7 +120,7 @@ def more_of_two_classes(
     kv = before.fit.loo.max_kv
     loo = fit_link(scored.sign, scored.f, scored.v, scored.weight, kv, offset=columns.intercept, worth=worth)
     if columns.intercept:
-        loo = bent(loo, scored.sign, scored.f, scored.v, scored.weight)
+        loo, _ = bent(loo, scored.sign, scored.f, scored.v, scored.weight)
     held, scale = HeldOut(f, v, loo).scattered(at, len(sign)), float(run.state.prior.values["scale"])
     posterior = readout.gaussian(run.state.q.mean, run.state.q.root, np.array([scale]), np.ones(1))
     fit = Fit(posterior, held, scale, run.outcome)

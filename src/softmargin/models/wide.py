@@ -24,11 +24,11 @@ from softmargin.inference.trials import Apart, Chosen, OutOfFold, out_of_fold, q
 from softmargin.loo.link import fit_link
 from softmargin.priors.ridge import Ridge
 
-__all__ = ["Wide", "choose_wide", "is_wide", "learns_scale", "squared_length"]
+__all__ = ["RATE", "SPREAD", "Wide", "choose_wide", "is_wide", "learns_scale", "squared_length"]
 
 _MANY = 10  # columns per row
-_SPREAD = 0.25  # prior standard deviation of the predictor of a row of mean length, under the narrow prior
-_RATE = 16.0  # learning rate that goes with it
+SPREAD = 0.25  # prior standard deviation of the predictor of a row of mean length, under the narrow prior
+RATE = 16.0  # learning rate that goes with it
 _FOLDS = 10
 _ALIKE = 1e-9  # share of the squared length of rows below which they are copies of each other, but for rounding
 _FEW = 300  # rows, at most, for which so many refits are cheap
@@ -71,11 +71,11 @@ def choose_wide(
     The link of the refits has Platt's targets, which bound the confidence that a few rows can give, and a free offset.
     """
     prior: Any = model.prior
-    length = squared_length(model, count)
+    length = squared_length(model.blocks.design, count)
     if length is None:
         return None
     record, found = Record(), []
-    for scale, rate in ((None, Rules.base), (_SPREAD / math.sqrt(length), _RATE)):
+    for scale, rate in ((None, Rules.base), (SPREAD / math.sqrt(length), RATE)):
         begun, candidate = time.process_time(), Candidate(tilts, rate)
         own = model if scale is None else model.with_prior(prior.at_scale(scale))
         fit = quick_fit(own, settings, candidate)
@@ -93,9 +93,9 @@ def choose_wide(
     return wide
 
 
-def squared_length(model: Model, count: Array) -> float | None:
+def squared_length(design: Any, count: Array) -> float | None:
     """Mean squared length of a row, around the mean row where an intercept takes that up; None where that is all."""
-    design, total = model.blocks.design, float(count.sum())
+    total = float(count.sum())
     length = float(count @ design.norms()) / total
     if not design.intercept:
         return length

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -14,7 +16,7 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.designs.classes import Pairs, pair_weights
 from softmargin.designs.standardize import Columns, design_for
-from softmargin.inference.choices import Candidate, Rules, tilted
+from softmargin.inference.choices import Candidate, Rules, better, mean_and_error, tilted
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.many_rows import choice_rows
 from softmargin.inference.readout import ClassReadout
@@ -30,6 +32,7 @@ from softmargin.models.fitted import Linear
 from softmargin.models.prior_choice import always_mask
 from softmargin.models.random_effects.terms import coded
 from softmargin.models.two_class import Recipe
+from softmargin.models.wide import RATE, SPREAD, is_wide, squared_length
 from softmargin.priors.composed.terms import Terms
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.spike_slab import SpikeSlab
@@ -158,12 +161,42 @@ def fit_sum_to_zero(
                     rules=rules,
                 )
                 chosen, first, *_ = chosen_by(trials)
+                rows: Any = model.blocks.design
+                if is_wide(recipe, len(columns.keep), count):
+                    found = _narrower(trials, chosen, first, rows.base, loss)
+                    if found is not None:
+                        chosen, scale = found
+                        bound: Any = model.prior
+                        model, first = model.with_prior(bound.at_scale(scale)), None
             infer = INFERENCES[recipe.inference]
             fit = infer(weighted(model, chosen.candidate), settings, first if normal is model else None)
             return fitted(fit, chosen)
         finally:
             normal.blocks.close()
             model.blocks.close()
+
+
+def _narrower(trials: Trials, chosen: Chosen, fit: Fit, base: Any, loss: Any) -> tuple[Chosen, float] | None:
+    """Rate and scale of the narrow prior of wide data, where refits of folds prefer it to what was chosen."""
+    length, record = squared_length(base, trials.count), chosen.record
+    if length is None or record is None:
+        return None
+    scale, trial = SPREAD / math.sqrt(length), trials.made(fit)
+    candidate = Candidate(chosen.candidate.tilt, RATE)
+    narrow = replace(trials, loss=partial(loss, prior=Ridge(scale=scale)))
+    old = None
+    for task, tried, prior in ((trials, chosen.candidate, "learned"), (narrow, candidate, scale)):
+        begun = time.process_time()
+        new = task.refits(tried, trial, old)
+        if new is None:
+            return None
+        value = {"tilt": tried.tilt, "learning_rate": tried.rate, "scale": prior}
+        record.add(value, "folds", *mean_and_error(new.values, new.weight), time.process_time() - begun)
+        old, worse = new, old
+    if not better(new, worse, 0.0):
+        return None
+    record.taken = value
+    return Chosen(candidate, record), scale
 
 
 def _composed(
