@@ -90,9 +90,14 @@ def simulated(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def raetsch(name: str, most: int) -> Iterator[Split]:
-    """The given splits of a set: the listed rows train, the others test."""
+    """The given splits of a set, the listed rows to train and the others to test; then random ones of that size."""
     X, y = table(name)
-    for train in arrays("raetsch_splits")[name][:most]:
+    given = arrays("raetsch_splits")[name]
+    for number in range(most):
+        if number < len(given):
+            train = given[number]
+        else:
+            train = np.sort(np.random.default_rng(number).permutation(len(y))[: given.shape[1]])
         test = np.setdiff1d(np.arange(len(y)), train)
         yield X[train], X[test], y[train], y[test]
 
