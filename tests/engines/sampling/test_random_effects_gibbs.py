@@ -199,7 +199,7 @@ class WrongStretch(HalfTCovariance):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("kind", "sweeps"), [(WrongFreedom, 3500), (WrongSquares, 2000), (WrongStretch, 2000)])
+@pytest.mark.parametrize(("kind", "sweeps"), [(WrongFreedom, 6000), (WrongSquares, 2000), (WrongStretch, 2000)])
 def test_tilted_joint_distribution_sees_broken_samplers(kind, sweeps):
     model = tilted_model("half-t")
     part = model.prior.parts[1]
