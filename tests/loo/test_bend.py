@@ -11,6 +11,7 @@ from softmargin import BayesianSVC
 from softmargin.loo import bend as module
 from softmargin.loo.bend import Bend, fit_bend
 from softmargin.loo.link import WORTH, Link, bent, fit_link
+from softmargin.plots.numbers.outcomes import left_out_decisions
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,7 @@ def test_a_straight_line_is_left_alone(n):
         for _ in range(10):
             x = spread * rng.normal(size=n) - 0.5
             y, nothing, weight = np.where(rng.random(n) < expit(x), 1.0, -1.0), np.zeros(n), np.ones(n)
-            assert bent(fit_link(y, x, nothing, weight, 0.0), y, x, nothing, weight)[0].bend is None
+            assert bent(fit_link(y, x, nothing, weight, 0.0), y, x, nothing, weight, weight)[0].bend is None
 
 
 def test_no_more_is_missed_than_the_first_step_allows(steps, monkeypatch):
@@ -138,7 +139,7 @@ def test_what_a_link_with_a_curve_says(steps):
     y, x, weight = steps
     v = np.full(len(x), 0.3)
     straight = fit_link(y, x, v, weight, 0.0)
-    curved, left_out = bent(straight, y, x, v, weight)
+    curved, left_out = bent(straight, y, x, v, weight, weight)
     assert curved.bend is not None
     link = curved.link
     p = link.probability(x, v)
@@ -166,19 +167,19 @@ def test_rows_that_are_not_known_do_not_count(steps):
     some = x.copy()
     some[::3] = np.nan
     known = np.isfinite(some)
-    wanted, p = bent(loo, y[known], x[known], nothing[known], weight[known])
-    found, all_rows = bent(loo, y, some, nothing, weight)
+    wanted, p = bent(loo, y[known], x[known], nothing[known], weight[known], weight[known])
+    found, all_rows = bent(loo, y, some, nothing, weight, weight)
     assert found == wanted
     np.testing.assert_array_equal(all_rows[known], p)
     assert np.isnan(all_rows[~known]).all()
-    assert bent(loo, y, np.full(len(y), np.nan), nothing, weight) == (loo, None)
+    assert bent(loo, y, np.full(len(y), np.nan), nothing, weight, weight) == (loo, None)
 
 
 def test_a_doubt_few_values_and_no_rows_leave_the_line(steps):
     y, x, weight = steps
     nothing = np.zeros(len(x))
     doubtful = fit_link(y, x, nothing, weight, 0.0, wrong=0.5)
-    assert bent(doubtful, y, x, nothing, weight) == (doubtful, None)
+    assert bent(doubtful, y, x, nothing, weight, weight) == (doubtful, None)
     assert fit_bend(y, nothing, weight) is None
     assert fit_bend(y[:0], x[:0], weight[:0]) is None
     assert fit_bend(y, x, 0.0 * weight) is None
@@ -220,13 +221,87 @@ def test_many_rows_are_put_together_whatever_their_order(steps, every):
     turn = np.argsort(np.argsort(-y, kind="stable") % every, kind="stable")
     y, x = y[turn], x[turn]
     loo = fit_link(y, x, nothing, weight, 0.0)
-    found, p = bent(loo, y, x, nothing, weight)
-    direct = module.fit_bend(y[:9_999], x[:9_999], weight[:9_999])
+    found, p = bent(loo, y, x, nothing, weight, weight)
     assert found.score == pytest.approx(-np.log(np.where(y > 0, p, 1.0 - p)).mean())
     grid = np.linspace(-3.0, 4.0, 50)
     true = np.where(np.abs(grid - 0.7) > 0.4, np.where(grid > 0.7, 0.95, 0.35), np.nan)
     assert np.nanmax(np.abs(found.link.probability(grid, 0.0 * grid) - true)) < 0.06
-    assert direct is not None
+
+
+def test_classes_that_weigh_more_are_not_more_rows(steps):
+    """What all rows weigh does not matter, and a rare row that weighs ten is left out whole."""
+    y, x, weight = steps
+    nothing = np.zeros(len(x))
+    loo = fit_link(y, x, nothing, weight, 0.0)
+    wanted, left_out = bent(loo, y, x, nothing, weight, weight)
+    found, same = bent(loo, y, x, nothing, 7.0 * weight, weight)
+    assert wanted.bend is not None
+    np.testing.assert_allclose(found.bend.slopes, wanted.bend.slopes, rtol=1e-9)
+    np.testing.assert_allclose(same, left_out, rtol=1e-9)
+    heavy = np.where(y > 0.0, 2.0, 0.7)
+    loo = fit_link(y, x, nothing, heavy, 0.0)
+    found, p = bent(loo, y, x, nothing, heavy, weight)
+    effective = heavy * heavy.sum() / (heavy @ heavy)
+    assert effective.sum() < len(y)
+    curve = fit_bend(y, loo.link.argument(x, nothing), effective)
+    assert found.bend == curve.bend
+    at = loo.link.argument(x, nothing)
+    np.testing.assert_allclose(p, expit(curve.left_out(y, at, effective)))
+    i = int(np.argmax(np.where(y > 0.0, np.abs(p - expit(curve.bend(at))), 0.0)))
+    less = np.where(np.arange(len(y)) == i, 0.0, effective)
+    knots = np.array(curve.bend.knots)
+    exact = curve_at(at[i : i + 1], knots, curve.middle, refitted(y, at, less, knots, curve.middle))[0]
+    whole = curve.bend(at)[i]
+    assert np.log(p[i] / (1.0 - p[i])) - whole == pytest.approx(exact - whole, rel=0.3)
+
+
+def test_balanced_classes_show_no_curve_where_there_is_none():
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        X = rng.normal(size=(400, 3))
+        y = rng.random(400) < expit(X @ [1.2, -0.8, 0.4] - 3.5)
+        assert BayesianSVC(class_weight="balanced").fit(X, y).loo_.bend is None
+
+
+def test_a_curve_that_predicts_worse_than_the_line_is_not_kept(steps):
+    y, x, weight = steps
+    nothing = np.zeros(len(x))
+    loo = fit_link(y, x, nothing, weight, 0.0)
+    better = loo._replace(score=0.1)  # than any curve
+    assert bent(better, y, x, nothing, weight, weight) == (better, None)
+
+
+def test_decisions_and_heights_go_back_and_forth(steps):
+    y, x, weight = steps
+    v = np.full(len(x), 0.3)
+    link = bent(fit_link(y, x, v, weight, 0.0), y, x, v, weight, weight)[0].link
+    np.testing.assert_allclose(link.bend.inverse(link.bend(x)), x, atol=1e-9)
+    np.testing.assert_allclose(link.decision_at(link.probability(x, v)), link.decision(x, v), atol=1e-9)
+    np.testing.assert_allclose(link.decision_at(link.probability(x, 0 * v)), link.decision(x, 0 * v), atol=1e-9)
+
+
+def test_decisions_and_their_spread_are_in_one_unit(stepped_rows):
+    X, y = stepped_rows
+    model = BayesianSVC().fit(X[:500], y[:500])
+    assert model.loo_.bend is not None
+    f, v = model._fitted.moments(X)
+    decision, spread = model.decision_function(X, return_std=True)
+    shrunk = model.loo_.link.shrink(v)
+    np.testing.assert_allclose(spread * shrunk, model._fitted.stretch * np.sqrt(v))
+    np.testing.assert_allclose((decision - model.offset_) * shrunk, f)
+
+
+def test_left_out_margins_have_the_sign_of_their_probabilities():
+    rng, bent_ones = np.random.default_rng(1), 0
+    for _ in range(6):
+        X = rng.normal(size=(200, 2))
+        y = (rng.random(200) < np.where(X[:, 0] > 0.6, 0.95, 0.4)).astype(int)
+        model = BayesianSVC().fit(X, y)
+        found = left_out_decisions("a test", model)
+        np.testing.assert_array_equal(found.margin > 0.0, (found.p[:, 1] > 0.5) == (found.y == 1))
+        assert np.mean(found.margin <= 0.0) == pytest.approx(model.loo_.error)
+        bent_ones += model.loo_.bend is not None
+    assert bent_ones >= 3
 
 
 def test_many_rows_count_as_often_as_they_weigh():

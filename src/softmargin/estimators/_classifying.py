@@ -17,7 +17,6 @@ from softmargin.inference.trials import choices_table
 from softmargin.models.classes.pairwise import Pairwise, by_model
 from softmargin.models.fitted import spread_of
 from softmargin.models.two_class import Binary
-from softmargin.rows.in_memory import one_blas_thread
 
 __all__ = ["PROBABILITIES", "Classifying"]
 
@@ -83,13 +82,17 @@ class Classifying:
         return self._labelled(X, groups)
 
     def decision_function(self, X: Any, return_std: bool = False, groups: Any = None) -> Any:
-        """Posterior mean of ``f = x'beta + intercept`` plus ``offset_``; positive means the second class.
+        """Posterior mean of ``f = x'beta + intercept``, moved by the link: positive means the second class.
+
+        The link moves it by ``offset_``, the further the less is known of a row; one with a curve (``loo_.bend``)
+        divides it by what shrinks probabilities of such rows instead, so that rows have the order of their
+        probabilities.
 
         With random effects a known group adds its effect; a new one, or none at all, leaves the mean alone.
 
-        With ``return_std`` also the posterior standard deviation of f. With more than two classes: an array
-        (rows, classes), the centred logarithms of the probabilities; and with ``return_std``, where one model has a
-        score for every class, the standard deviations of these scores, whose draws are those of ``sample``.
+        With ``return_std`` also the posterior standard deviation of what is returned. With more than two classes: an
+        array (rows, classes), the centred logarithms of the probabilities; and with ``return_std``, where one model has
+        a score for every class, the standard deviations of these scores, whose draws are those of ``sample``.
         """
         check_is_fitted(self)
         if not return_std:
@@ -103,11 +106,8 @@ class Classifying:
         return self._read(X, groups, self._with_spread)
 
     def _with_spread(self, X: Any) -> tuple[Array, Array]:
-        """The decision function with the standard deviation of f."""
-        with one_blas_thread():
-            _, v = self._fitted.moments(X)
-        variance = np.einsum("irr->ir", v) if v.ndim == 3 else v
-        return self._fitted.decision(X, self.probability), self._fitted.stretch * np.sqrt(variance)
+        """The decision function with its standard deviation."""
+        return self._fitted.decision(X, self.probability), self._fitted.spread(X, self.probability)
 
     @property
     def offset_(self) -> Any:

@@ -60,9 +60,15 @@ class HeldOut(NamedTuple):
         """How far the link moves the boundary from f = 0."""
         return self.loo.link.offset
 
-    def bent(self, y: Array, weight: Array) -> HeldOut:
+    def bent(self, y: Array, weight: Array, count: Array) -> HeldOut:
         """The same with a curve in the link, where these predictors show one."""
-        return HeldOut(self.f, self.v, *bent(self.loo, y, self.f, self.v, weight))
+        return HeldOut(self.f, self.v, *bent(self.loo, y, self.f, self.v, weight, count))
+
+    @property
+    def decision(self) -> Array:
+        """What decides the class of every training row, left out: positive where its probability is above one half."""
+        link = self.loo.link
+        return link.decision(self.f, self.v) if self.curved is None else link.decision_at(self.curved)
 
     @property
     def probability(self) -> Array:

@@ -44,6 +44,10 @@ class Bend(NamedTuple):
         out: Array = np.array(self.heights)[near] + np.array(self.slopes)[piece] * (x - knots[near])
         return out
 
+    def inverse(self, z: Array) -> Array:
+        """Where it has these heights."""
+        return Bend(self.heights, self.knots, tuple(1.0 / slope for slope in self.slopes))(z)
+
     @property
     def zero(self) -> float:
         """Where it crosses zero."""

@@ -40,7 +40,7 @@ def folds(label: Any, order: Array, count: Array, k: int, together: bool = False
             high[rows] = np.cumsum(count[rows])
             low[rows] = high[rows] - count[rows]
         sizes.append(float(high[rows].max()))
-    k = int(min(k, *sizes))
+    k = int(min(k, *sizes)) if sizes else 0
     for number in range(k if k > 1 else 0):
         width = high - low  # none where a weight is lost beside the others: then it goes where its place is
         dealt = _dealt(high, number, k) - _dealt(low, number, k)

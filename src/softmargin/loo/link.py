@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from softmargin.core.array import Array
 from softmargin.loo._link_minimum import KAPPA, Rows, Targets, minimised
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _LARGEST = 0.999
+_SURE = 1e-15  # probability that is as good as none
 _ABOVE_HALF = np.nextafter(0.5, 1.0)
 WORTH = 2.0  # log likelihood that an offset must gain where none is expected, and log evidence of a curve
 CLOSED = "closed form"
@@ -80,6 +81,12 @@ class Link:
             return f / self.shrink(v) + self.offset
         return f if self.offset == 0.0 else f + self.offset * self.shrink(v)
 
+    def decision_at(self, p: Array) -> Array:
+        """The decision of a row without variance whose probability is p."""
+        z = logit(np.clip(p, _SURE, 1.0 - _SURE))
+        x = z if self.bend is None else self.bend.inverse(z)
+        return np.asarray((x - self.b) / self.a + self.offset)
+
     def probability(self, f: Array, v: Array) -> Array:
         """Probability of the positive class."""
         p: Array = expit(self.argument(f, v))
@@ -113,24 +120,34 @@ class LeaveOneOut(NamedTuple):
         return Link(self.a, self.b, self.lam, self.doubt, self.bend)
 
 
-def bent(loo: LeaveOneOut, y: Array, f: Array, v: Array, weight: Array) -> tuple[LeaveOneOut, Array | None]:
+def bent(
+    loo: LeaveOneOut, y: Array, f: Array, v: Array, weight: Array, count: Array
+) -> tuple[LeaveOneOut, Array | None]:
     """The same with a curve in its link, where left-out predictors show one, and probabilities of rows without it.
 
-    Each row's comes from a curve without the row. Predictors that are not known are NaN. No curve is asked for where
-    there is a doubt, since classes hardly overlap, nor where the predictors themselves cannot be trusted.
+    Rows are ``count`` observations each, and weigh ``weight``: what the classes weigh is in that too. An observation
+    that weighs ten is one observation, so the evidence is that of the effective number of them (Kish's). Each row's
+    probability comes from a curve without one of its observations. Predictors that are not known are NaN. No curve is
+    asked for where there is a doubt, since classes hardly overlap, nor where the predictors themselves cannot be
+    trusted; and none is kept that predicts rows left out worse than the line.
     """
     if loo.doubt > 0.0 or (loo.max_kv > TRUSTED and loo.method == CLOSED):
         return loo, None
     known: Any = np.isfinite(f) & np.isfinite(v)
     if known.all():
         known = slice(None)  # no copies
-    y, weight, x = y[known], weight[known], loo.link.argument(f[known], v[known])
-    curve = fit_bend(y, x, weight)
+    y, weight, count, x = y[known], weight[known], count[known], loo.link.argument(f[known], v[known])
+    each = weight / np.where(count > 0.0, count, 1.0)
+    total, square = float(weight.sum()), float(weight @ each)
+    scale = total / square if square > 0.0 else 1.0  # one where every observation weighs one
+    curve = fit_bend(y, x, scale * weight)
     if curve is None or not WORTH < curve.evidence < math.inf:
         return loo, None
-    z = curve.bend(x) if len(x) > ENOUGH else curve.left_out(y, x, np.minimum(weight, 1.0))
-    loss, total = np.logaddexp(0.0, -y * z), float(weight.sum())
+    z = curve.bend(x) if len(x) > ENOUGH else curve.left_out(y, x, scale * each * np.minimum(count, 1.0))
+    loss = np.logaddexp(0.0, -y * z)
     score, error = float(weight @ loss) / total, float(weight @ (y * z <= 0.0)) / total
+    if not score < loo.score:
+        return loo, None
     p = np.full(len(f), np.nan)
     p[known] = expit(z)
     return loo._replace(score=score, error=error, bend=curve.bend), p

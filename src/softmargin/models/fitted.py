@@ -73,6 +73,12 @@ class Fitted:
         f, v = self.fit.posterior.moments(self.design(X))
         return f, v
 
+    def spread(self, X: Any, kind: str) -> Array:
+        """Standard deviations of what ``decision`` returns, as they are reported."""
+        with one_blas_thread():
+            _, v = self.moments(X)
+        return self.stretch * np.sqrt(v)
+
     def sample(self, X: Any, n: int, streams: Streams) -> Array:
         """Draws (rows, n) of f."""
         with one_blas_thread():

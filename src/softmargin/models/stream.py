@@ -35,6 +35,7 @@ class Scored(NamedTuple):
     v: Array
     sign: Array
     weight: Array
+    times: Array  # how many observations a row is
 
     def then(self, other: Scored) -> Scored:
         """The last rows of these and of those that came after them."""
@@ -50,7 +51,7 @@ class Stream(NamedTuple):
     scored: Scored | None = None
 
     @classmethod
-    def of_two_classes(cls, fit: Fit, sign: Array, weight: Array, candidate: Candidate) -> Stream | None:
+    def of_two_classes(cls, fit: Fit, sign: Array, weight: Array, count: Array, candidate: Candidate) -> Stream | None:
         """After a fit by batches; the rows of which it has left-out predictors are those that were scored first."""
         if not isinstance(fit.outcome.state, SVIState):
             return None
@@ -59,7 +60,7 @@ class Stream(NamedTuple):
             label = (sign > 0.0).astype(np.intp)
             share[label] = tilted(label, weight)
         known = np.isfinite(fit.held.f)
-        scored = Scored(fit.held.f[known], fit.held.v[known], sign[known], weight[known])
+        scored = Scored(fit.held.f[known], fit.held.v[known], sign[known], weight[known], count[known])
         by_class = candidate.rate * float(share[0]), candidate.rate * float(share[1])
         return cls(fit.outcome.state, (), by_class, Scored(*(part[-_KEPT:] for part in scored)))
 
@@ -115,12 +116,12 @@ def more_of_two_classes(
             at, f, v, run = _learn(model, Settings(readout, callback=callback, **recipe.run), stream.state)
         finally:
             model.blocks.close()
-    scored = stream.scored.then(Scored(f, v, sign[at], weight[at]))
+    scored = stream.scored.then(Scored(f, v, sign[at], weight[at], count[at]))
     worth = 0.0 if before.chosen.candidate.tilt else WORTH
     kv = before.fit.loo.max_kv
     loo = fit_link(scored.sign, scored.f, scored.v, scored.weight, kv, offset=columns.intercept, worth=worth)
     if columns.intercept:
-        loo, _ = bent(loo, scored.sign, scored.f, scored.v, scored.weight)
+        loo, _ = bent(loo, scored.sign, scored.f, scored.v, scored.weight, scored.times)
     held, scale = HeldOut(f, v, loo).scattered(at, len(sign)), float(run.state.prior.values["scale"])
     posterior = readout.gaussian(run.state.q.mean, run.state.q.root, np.array([scale]), np.ones(1))
     fit = Fit(posterior, held, scale, run.outcome)

@@ -131,6 +131,12 @@ class Binary(Fitted):
     def _moved(self, f: Array, v: Array, kind: str) -> Array:
         return f if self.offset(kind) == 0.0 else self.fit.loo.link.decision(f, v)
 
+    def spread(self, X: Any, kind: str) -> Array:
+        """As of f; where the decision is shrunk by the spread of f, so is its own."""
+        spread, link = super().spread(X, kind), self.fit.loo.link
+        curved = kind == "calibrated" and link.bend is not None
+        return np.asarray(spread / link.shrink(self._linked_moments(X)[1])) if curved else spread
+
     def _linked_moments(self, X: Any) -> tuple[Array, Array]:
         """Mean and variance of f as the link takes them."""
         return self.moments(X)
@@ -213,13 +219,13 @@ def fit_two_classes(
             else:
                 fit = infer(*at_candidate(model, settings, chosen.candidate), None)
             if fit.posterior.has_spread and columns.intercept and not recipe.quick:  # a mode decides as an SVM does
-                fit = fit._replace(held=fit.held.bent(sign, weight))
+                fit = fit._replace(held=fit.held.bent(sign, weight, count))
             if not (many_rows(model) or recipe.refits or recipe.quick):
                 fit = fit._replace(remark=fit.remark or compared_with_logit(model, settings, weight, fit))
         finally:
             model.blocks.close()
     parted = LinearBinary.parted(fit, whole.reader(fit))
-    stream = Stream.of_two_classes(fit, sign, weight, chosen.candidate) if whole.basis is None else None
+    stream = Stream.of_two_classes(fit, sign, weight, count, chosen.candidate) if whole.basis is None else None
     own: Any = {"learning_rate": chosen.candidate.rate, "loss": recipe.loss, "chosen": chosen, "stream": stream}
     return LinearBinary(**own, **parted)
 

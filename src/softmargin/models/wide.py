@@ -94,9 +94,14 @@ def choose_wide(
 
 
 def squared_length(design: Any, count: Array) -> float | None:
-    """Mean squared length of a row, around the mean row where an intercept takes that up; None where that is all."""
+    """Mean squared length of a row, around the mean row where an intercept takes that up; None where that is all.
+
+    None too where entries are missing, so that lengths are not known.
+    """
     total = float(count.sum())
     length = float(count @ design.norms()) / total
+    if not math.isfinite(length):
+        return None
     if not design.intercept:
         return length
     mean = design.rmatvec(count)[1:] / total

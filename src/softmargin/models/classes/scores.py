@@ -72,6 +72,12 @@ class SumToZeroFit:
         p: Array = self.fit.held.probability
         return p
 
+    def spread(self, X: Any, kind: str) -> Array:
+        """Standard deviations (rows, classes) of the scores, as they are reported."""
+        with one_blas_thread():
+            _, V = self.moments(X)
+        return self.stretch * np.sqrt(np.einsum("irr->ir", V))
+
     def offset(self, kind: str) -> float:
         """The link moves boundaries by a matrix, not by one number."""
         return 0.0

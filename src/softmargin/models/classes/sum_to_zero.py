@@ -16,7 +16,7 @@ from softmargin.core.array import Array
 from softmargin.core.model import Model
 from softmargin.designs.classes import Pairs, pair_weights
 from softmargin.designs.standardize import Columns, design_for
-from softmargin.inference.choices import Candidate, Rules, better, mean_and_error, tilted
+from softmargin.inference.choices import Candidate, Refits, Rules, better, mean_and_error, tilted
 from softmargin.inference.functions import INFERENCES
 from softmargin.inference.many_rows import choice_rows
 from softmargin.inference.readout import ClassReadout
@@ -109,7 +109,15 @@ def fit_sum_to_zero(
             own = tilted(label, count)[rows.index] if candidate.tilt else 1.0
             return model.with_weight(candidate.rate * own * model.c)
 
+        losses: dict[Any, Array] = {}  # of folds under fits without them, each fitted once
+
         def loss(candidate: Candidate, whole: Fit, train: Part, test: Part, prior: Any = None) -> Array:
+            key = (candidate, prior, test.rows.tobytes(), test.share.tobytes())
+            if key not in losses:
+                losses[key] = refitted_loss(candidate, train, test, prior)
+            return losses[key]
+
+        def refitted_loss(candidate: Candidate, train: Part, test: Part, prior: Any) -> Array:
             some, times = train.rows, count[train.rows] * train.share
             own, values = some_rows(recipe, X, some)
             held = X.at(test.rows) if recipe.effects else X[test.rows]
@@ -163,7 +171,7 @@ def fit_sum_to_zero(
                 chosen, first, *_ = chosen_by(trials)
                 rows: Any = model.blocks.design
                 if is_wide(recipe, len(columns.keep), count):
-                    found = _narrower(trials, chosen, first, rows.base, loss)
+                    found = _narrower(recipe, trials, chosen, first, rows.base, loss)
                     if found is not None:
                         chosen, scale = found
                         bound: Any = model.prior
@@ -176,22 +184,25 @@ def fit_sum_to_zero(
             model.blocks.close()
 
 
-def _narrower(trials: Trials, chosen: Chosen, fit: Fit, base: Any, loss: Any) -> tuple[Chosen, float] | None:
+def _narrower(
+    recipe: Recipe, trials: Trials, chosen: Chosen, fit: Fit, base: Any, loss: Any
+) -> tuple[Chosen, float] | None:
     """Rate and scale of the narrow prior of wide data, where refits of folds prefer it to what was chosen."""
     length, record = squared_length(base, trials.count), chosen.record
     if length is None or record is None:
         return None
     scale, trial = SPREAD / math.sqrt(length), trials.made(fit)
     candidate = Candidate(chosen.candidate.tilt, RATE)
-    narrow = replace(trials, loss=partial(loss, prior=Ridge(scale=scale)))
-    old = None
-    for task, tried, prior in ((trials, chosen.candidate, "learned"), (narrow, candidate, scale)):
+    narrow = replace(trials, loss=partial(loss, prior=replace(recipe.prior, scale=scale)))
+    value = {"tilt": candidate.tilt, "learning_rate": RATE, "scale": scale}
+    old: Refits | None = None
+    for task, tried, named in ((trials, chosen.candidate, record.taken), (narrow, candidate, value)):
         begun = time.process_time()
         new = task.refits(tried, trial, old)
         if new is None:
             return None
-        value = {"tilt": tried.tilt, "learning_rate": tried.rate, "scale": prior}
-        record.add(value, "folds", *mean_and_error(new.values, new.weight), time.process_time() - begun)
+        if not any(entry.method == "folds" and entry.value == named for entry in record.entries):
+            record.add(named, "folds", *mean_and_error(new.values, new.weight), time.process_time() - begun)
         old, worse = new, old
     if not better(new, worse, 0.0):
         return None

@@ -88,8 +88,7 @@ def left_out_decisions(what: str, model: Any) -> Decisions | None:
     f = None
     if len(labels) == 2:
         held = machine._fitted.fit.held
-        moved = machine._fitted.offset(machine.probability) != 0.0
-        f = held.loo.link.decision(held.f, held.v) if moved else held.f
+        f = held.decision if machine.probability == "calibrated" else held.f
     each = seen.weights / seen.counts
     total = np.bincount(y, seen.counts, len(labels))
     by_class = np.bincount(y, each * seen.counts, len(labels)) / np.maximum(total, _TINY)
