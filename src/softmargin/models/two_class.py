@@ -278,10 +278,8 @@ def _choose_by_refits(recipe: Recipe, data: Data, form: dict[str, Any], model: M
     quiet = settings.aside()
 
     def quick(candidate: Candidate, least: float) -> Fit | None:
-        if recipe.incomplete:
-            found: Fit = fit_vb(*at_candidate(plain, quiet, candidate))
-            return found
-        return quick_fit(plain, quiet, candidate, least)
+        whole: Fit | None = fit_vb(*at_candidate(plain, quiet, candidate)) if recipe.incomplete else None
+        return quick_fit(plain, quiet, candidate, least) if whole is None else whole
 
     def loss(candidate: Candidate, whole: Fit, train: Part, test: Part) -> Array:
         rows, times = train.rows, count[train.rows] * train.share
