@@ -50,17 +50,6 @@ def test_a_plain_fit_whose_scale_collapses_is_dropped_whatever_its_score():
     assert np.isnan(found.record.table()["score"][1])
 
 
-@pytest.mark.parametrize(("largest", "taken"), [(0.59, 0.5), (0.61, 0.25)])
-def test_a_higher_rate_whose_left_out_rows_flatter_is_not_asked_for(largest, taken):
-    class Leaning(Made):
-        def trial(self, candidate, least=0.0):
-            return super().trial(candidate, least)._replace(max_kv=largest if candidate.rate > 0.25 else 0.3)
-
-    task = Leaning({TILTED: 0.5, PLAIN: 0.5, NEXT: 0.4}, {NEXT: 0.1})
-    assert choose(task, Rules(trusted=0.6)).candidate.rate == taken
-    assert choose(task, Rules()).candidate.rate == 0.5
-
-
 def test_scales_below_which_a_plain_fit_is_dropped_are_those_of_its_own_rate():
     """A lower rate has a smaller scale, and that of the tilted fit at the base rate says nothing about it."""
     low = Candidate(False, 0.125)

@@ -48,9 +48,6 @@ class Rules:
 
     base: float = 0.25  # rate at which posterior standard deviations cover; see ``docs/explanation/choices.md``
     steps: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0)  # further rates, in units of the base
-    # Largest k v of a fit at a higher rate: above it the link, which no folds choose, would be fitted on predictors
-    # that flatter. For few rows alone, since with more of them it is fitted on those of refits.
-    trusted: float = np.inf
     gate: float = 0.005  # fall of the leave-one-out objective, nats per row, from which refits are asked
     lower: tuple[float, ...] = ()  # rates below the base, in units of it
     fall: float = 0.0005  # fall of it that a lower rate must bring: 0 to 0.005 tried on 166 sets, 0 costs more fits
@@ -189,7 +186,7 @@ def choose(task: Task, rules: Rules) -> Choice:
             if best.objective > rules.flat * task.entropy:
                 continue
             break
-        if trial.max_kv > rules.trusted or best.objective - trial.objective <= rules.gate:
+        if best.objective - trial.objective <= rules.gate:
             break
         if not losses.prefer(new, trial, now, best, record, rules.errors):
             break

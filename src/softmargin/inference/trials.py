@@ -22,7 +22,7 @@ from softmargin.inference.readout import HeldOut
 from softmargin.inference.settings import Fit, Settings, rough
 from softmargin.inference.variational import fit_vb
 from softmargin.loo.folds import Part
-from softmargin.loo.link import FEW, TRUSTED, WORTH, fit_link
+from softmargin.loo.link import WORTH, fit_link
 from softmargin.loo.refits import spread
 
 __all__ = [
@@ -157,9 +157,7 @@ def two_classes(
 
     With missing entries the rate stays at the base too: refits of them take too long.
     """
-    trusted = TRUSTED if count.sum() < FEW else math.inf
-    fixed = recipe.selects or recipe.incomplete
-    rules = Rules(steps=()) if fixed else Rules(lower=(0.5, 0.25, 0.125), trusted=trusted)
+    rules = Rules(steps=()) if recipe.selects or recipe.incomplete else Rules(lower=(0.5, 0.25, 0.125))
     return Trials(quick, loss, label, count, order, recipe.tilts, rules=rules)
 
 
