@@ -37,7 +37,7 @@ def test_starts_stay_finite_where_a_row_has_no_curvature_at_one_rate():
     np.testing.assert_allclose(found, [1.0, trials._FARTHEST, 1.0 / trials._FARTHEST, 2.0])
 
 
-@pytest.mark.parametrize(("n", "columns"), [(80, 10), (80, 12), (200, 30)])
+@pytest.mark.parametrize(("n", "columns"), [(80, 12), (80, 30), (200, 30)])
 def test_refits_do_not_depend_on_where_they_start(n, columns, monkeypatch):
     rng = np.random.default_rng(n)
     X = rng.standard_normal((n, columns))

@@ -36,7 +36,7 @@ from softmargin.inference.trials import (
 )
 from softmargin.inference.variational import fit_vb
 from softmargin.loo.folds import Part
-from softmargin.loo.link import TRUSTED, decided
+from softmargin.loo.link import FEW, TRUSTED, decided
 from softmargin.losses.probability import predictive_probability, pseudo_probability, sign_probability
 from softmargin.models.build import kept_columns
 from softmargin.models.cold import WRONG, colder
@@ -50,11 +50,6 @@ from softmargin.rows.in_memory import one_blas_thread
 from softmargin.rows.streams import Streams
 
 __all__ = ["Binary", "LinearBinary", "Recipe", "fit_two_classes"]
-
-
-# Left-out predictors of the closed form flatter the more the larger k v is, and those of refits vary the more the fewer
-# rows there are: on 18 sets the links of refits were better above TRUSTED and this, and worse with 60 to 140 rows.
-_ENOUGH = 200
 
 
 @dataclass(frozen=True)
@@ -337,7 +332,7 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
 
         def refits(decision: Decision, fit: Fit) -> OutOfFold | None:
             whole = decision.fit.vi
-            trusted = not fit.loo.max_kv > TRUSTED or number.sum() < _ENOUGH or len(index) < len(sign)
+            trusted = not fit.loo.max_kv > TRUSTED or number.sum() < FEW or len(index) < len(sign)
             if trusted or whole is None:
                 return None
             about = (decision.chosen.candidate, whole, label, order(), Rules.folds)
