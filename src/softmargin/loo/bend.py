@@ -110,7 +110,8 @@ def fit_bend(y: Array, x: Array, weight: Array) -> Curve | None:
     if len(x) == 0 or not weight.sum() > 0.0:
         return None
     quantiles = _quantiles(x, weight)
-    knots, middle = np.unique(quantiles), float(quantiles[len(quantiles) // 2])
+    middle = float(quantiles[len(quantiles) // 2])
+    knots = quantiles[np.append(True, quantiles[1:] > quantiles[:-1])]
     if len(knots) < 2:
         return None
     parts, positive = _parts(x, knots, middle), y > 0.0
