@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -21,10 +22,13 @@ from benchmarks import common
 from benchmarks.gibbs_order import exact_moments, lasso_chains
 from benchmarks.two_class_sets import SETS
 from softmargin import BayesianSVC
+from softmargin.inference.choices import choose
+from softmargin.inference.readout import HeldOut
 from softmargin.posterior.mixing import mixing
 from softmargin.priors import Lasso, Ridge, SpikeSlab
 
 Table = tuple[str, list[str], list[tuple[Any, ...]]]
+_TOLD = 0.002  # difference of log losses that is counted
 
 
 def _rows(name: str) -> common.Split:
@@ -225,38 +229,67 @@ def modes(quick: bool) -> Table:
     return "The way to the mode", ["set", "prior", "algorithm", "CPU s", "iterations", "objective off by"], lines
 
 
+def _clean(seed: int) -> common.Split:
+    """Classes with a gap between them, by three of thirty columns."""
+    rng = np.random.default_rng([1, seed])
+    X = rng.standard_normal((6000, 30))
+    score = X[:, :3].sum(axis=1)
+    X, y = X[np.abs(score) > 0.5], np.sign(score[np.abs(score) > 0.5])
+    return X[:200], X[200:], y[:200], y[200:]
+
+
+def _stepped(seed: int) -> common.Split:
+    """A probability that jumps where a sum of two columns crosses a number."""
+    rng = np.random.default_rng([2, seed])
+    X = rng.standard_normal((4600, 8))
+    y = np.where(rng.random(4600) < np.where(X[:, 0] + X[:, 1] > 0.7, 0.95, 0.35), 1.0, -1.0)
+    return X[:600], X[600:], y[:600], y[600:]
+
+
+def _ruled(**changed: Any) -> Any:
+    """The choice of a rate under other rules."""
+    return patch("softmargin.inference.trials.choose", lambda task, rules: choose(task, replace(rules, **changed)))
+
+
 def choices(quick: bool) -> Table:
-    """The automatic choices one by one: tilt, rate, scaling of columns."""
-    ways: dict[str, Callable[[], Any]] = {
-        "default": BayesianSVC,
-        "no tilt": lambda: BayesianSVC(class_weight={0: 1.0, 1: 1.0}),
-        "rate 0.25, no tilt": lambda: BayesianSVC(learning_rate=0.25),
-        "rate 1, no tilt": lambda: BayesianSVC(learning_rate=1.0),
-        "columns as they are": lambda: BayesianSVC(standardize=False),
-        "probabilities of the pseudo-likelihood": lambda: BayesianSVC(probability="pseudo"),
+    """The automatic choices one by one: each left out, or taken for granted."""
+    ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "default": (BayesianSVC, nullcontext),
+        "no tilt": (lambda: BayesianSVC(class_weight={0: 1.0, 1: 1.0}), nullcontext),
+        "no higher rates": (BayesianSVC, lambda: _ruled(steps=())),
+        "no lower rates": (BayesianSVC, lambda: _ruled(lower=())),
+        "no cold posterior": (BayesianSVC, lambda: patch("softmargin.models.two_class.colder", lambda *_: None)),
+        "no link from refits": (BayesianSVC, lambda: patch("softmargin.models.two_class.TRUSTED", np.inf)),
+        "no curve": (BayesianSVC, lambda: patch.object(HeldOut, "bent", lambda self, *_: self)),
+        "rate 0.25, no tilt": (lambda: BayesianSVC(learning_rate=0.25), nullcontext),
+        "rate 1, no tilt": (lambda: BayesianSVC(learning_rate=1.0), nullcontext),
+        "columns as they are": (lambda: BayesianSVC(standardize=False), nullcontext),
+        "probabilities of the pseudo-likelihood": (lambda: BayesianSVC(probability="pseudo"), nullcontext),
     }
-    names = (
-        ("heart",)
-        if quick
-        else (
-            "heart",
-            "spam, 600 rows",
-            "spam, 8 %",
-            "adult, 8 %",
-            "toenail",
-            "digits, 8",
-            "wisconsin, 60 rows",
-            "thyroid",
-        )
-    )
+    sets = {name: list(made(3)) for name, made in SETS.items() if not quick or name == "heart"}
+    sets |= {"a gap": [_clean(k) for k in range(3)], "a step": [_stepped(k) for k in range(3)]}
+    losses: dict[str, dict[str, float]] = {way: {} for way in ways}
+    for name, splits in sets.items():
+        for way, (make, changed) in ways.items():
+            with changed():
+                losses[way][name] = float(np.mean([_loss(make(), split) for split in splits]))
+        print(name, flush=True)
     lines = []
-    for data in names:
-        X, X_test, y, y_test = _rows(data)
-        y, y_test = (np.asarray(v > 0).astype(int) for v in (y, y_test))
-        losses = [float(log_loss(y_test, make().fit(X, y).predict_proba(X_test))) for make in ways.values()]
-        lines.append((data, *(f"{value:.4f}" for value in losses)))
-    lines.append(("mean", *(f"{np.mean([float(line[k + 1]) for line in lines]):.4f}" for k in range(len(ways)))))
-    return "Automatic choices, test log loss of one split", ["set", *ways], lines
+    for way, found in losses.items():
+        more = {name: value - losses["default"][name] for name, value in found.items()}
+        worst, best = max(more, key=lambda name: more[name]), min(more, key=lambda name: more[name])
+        counts = sum(d < -_TOLD for d in more.values()), sum(d > _TOLD for d in more.values())
+        most = (f"{worst}: {more[worst]:+.4f}", f"{best}: {more[best]:+.4f}") if way != "default" else ("", "")
+        lines.append((way, f"{np.mean([*found.values()]):.4f}", *counts, *most))
+    title = f"Automatic choices, test log loss over {len(sets)} sets, three splits each"
+    head = ["", "mean", f"better by {_TOLD} on", "worse on", "worse most", "better most"]
+    return title, head, lines
+
+
+def _loss(model: Any, split: common.Split) -> float:
+    X, X_test, y, y_test = split
+    y, y_test = (np.asarray(v > 0).astype(int) for v in (y, y_test))
+    return float(log_loss(y_test, model.fit(X, y).predict_proba(X_test)))
 
 
 PARTS: dict[str, Callable[[bool], Table]] = {
