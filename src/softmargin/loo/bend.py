@@ -122,7 +122,7 @@ def fit_bend(y: Array, x: Array, weight: Array) -> Curve | None:
         jacobian[0] = 1.0
         np.multiply(parts, np.exp(theta[1:])[:, None], out=jacobian[1:])
         z = jacobian[1:].sum(axis=0) + (middle + theta[0])
-        p = expit(z)
+        p = 0.5 + 0.5 * np.tanh(0.5 * z)
         own, down = prior @ theta, jacobian @ (weight * (p - positive))
         hessian = (jacobian * (weight * p * (1.0 - p))) @ jacobian.T + prior
         bending = down.copy()
@@ -185,14 +185,17 @@ def _pooled(y: Array, x: Array, weight: Array) -> tuple[Array, Array, Array]:
 
 def _quantiles(x: Array, weight: Array) -> Array:
     """Eighths of weighted values, halfway between two where they are between two: the same from either end."""
-    order = np.argsort(x, kind="stable")
-    sums = np.cumsum(weight[order])
-    shares = np.arange(1, _PIECES) / _PIECES * sums[-1]
-    room = 1e-9 * sums[-1]
-    low, high = np.searchsorted(sums, shares - room), np.searchsorted(sums, shares + room)
-    values: Array = x[order]
-    last = len(x) - 1
-    return 0.5 * (values[np.minimum(low, last)] + values[np.minimum(high, last)])
+    order = x.argsort(kind="stable")
+    sums = weight[order].cumsum()
+    places = sums.searchsorted(sums[-1] * _shares(_PIECES))
+    values: Array = x[order[np.minimum(places, len(x) - 1)]]
+    return 0.5 * (values[0] + values[1])
+
+
+@cache
+def _shares(pieces: int) -> Array:
+    """The inner ends of so many parts of one, a little less and a little more."""
+    return np.add.outer((-1e-9, 1e-9), np.arange(1, pieces) / pieces)
 
 
 def _parts(x: Array, knots: Array, middle: float) -> Array:
