@@ -255,6 +255,20 @@ def test_classes_that_weigh_more_are_not_more_rows(steps):
     assert np.log(p[i] / (1.0 - p[i])) - whole == pytest.approx(exact - whole, rel=0.3)
 
 
+def test_a_row_that_counts_twice_is_two_rows_whatever_its_class_weighs(steps):
+    y, x, _ = (each[:400] for each in steps)
+    times, heavy = np.random.default_rng(3).integers(1, 4, size=400), np.where(y > 0.0, 2.0, 0.7)
+    nothing = np.zeros(400)
+    loo = fit_link(y, x, nothing, times * heavy, 0.0)
+    found, p = bent(loo, y, x, nothing, times * heavy, times.astype(float))
+    Y, Z, W = (np.repeat(each, times) for each in (y, x, heavy))
+    wanted, each = bent(loo, Y, Z, 0.0 * Z, W, np.ones(len(Y)))
+    assert found.bend is not None
+    np.testing.assert_allclose(found.bend.slopes, wanted.bend.slopes, rtol=1e-6)
+    np.testing.assert_allclose(np.repeat(p, times), each, rtol=1e-6)
+    assert found.score == pytest.approx(wanted.score)
+
+
 def test_balanced_classes_show_no_curve_where_there_is_none():
     rng = np.random.default_rng(0)
     for _ in range(12):
