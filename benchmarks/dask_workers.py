@@ -54,7 +54,7 @@ def problem(n: int, p: int) -> Model:
         (X[:, :2].sum(axis=1) + da.random.default_rng(1).logistic(size=n, chunks=CHUNK)).compute() > 0, 1.0, -1.0
     )
     matrix, ones = DaskMatrix(X.to_delayed()[:, 0].tolist(), p, None, list(X.chunks[0])), np.ones(n)
-    columns = standardize_rows(matrix.rows(matrix.design(as_given(p)), None, ones, 1))
+    columns = standardize_rows(matrix.rows(matrix.design(as_given(p)), None, ones, 1), float(n))
     rows = matrix.rows(matrix.design(columns), y, 0.25 * ones, 1)
     free = np.arange(p + 1) == 0
     return Model(rows, Hinge(), Ridge().bind(free), free, Streams.from_random_state(0), Full())

@@ -66,7 +66,8 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float =
     with ``power`` 0 are not centred either.
     """
     if not sp.issparse(X):
-        return standardize_rows(Blocks(Dense.plain(X), weight=weight), intercept=intercept, power=power)
+        rows = Blocks(Dense.plain(X), weight=weight)
+        return standardize_rows(rows, float(weight.sum()), intercept=intercept, power=power)
     X = _added_up(X)
     share = weight / weight.sum()
     high, low, mean, stored = _stored_sums(X.data, X.indices, X.indptr, share, X.shape[1])
@@ -78,18 +79,19 @@ def standardize(X: Any, weight: Array, *, intercept: bool = True, power: float =
     return _columns(high, low, unit, mean, variance, intercept, power)
 
 
-def standardize_rows(rows: Rows, *, intercept: bool = True, power: float = 1.0, names: Any = None) -> Columns:
-    """The same of rows of plain columns, wherever they are, in two passes; rows count by their weight.
+def standardize_rows(
+    rows: Rows, total: float, *, intercept: bool = True, power: float = 1.0, names: Any = None
+) -> Columns:
+    """The same of rows of plain columns, wherever they are, in two passes; ``total`` is the sum of their weights.
 
     Entries that are not finite are refused, with the ``names`` of their columns.
     """
-    ((total,),) = rows.sum(_weights)
     with np.errstate(invalid="ignore"):  # of infinite entries, which are refused
-        ends, mean = rows.sum(_ends, float(total))
+        ends, mean = rows.sum(_ends, total)
     check_finite(np.array((ends.high, ends.low)), names, way=_COMPLETE)
     unit = _units(ends.high, ends.low)
     mean = mean / unit if intercept else np.zeros(len(unit))
-    (variance,) = rows.sum(_squares, (float(total), unit, mean))
+    (variance,) = rows.sum(_squares, (total, unit, mean))
     return _columns(ends.high, ends.low, unit, mean, variance, intercept, power)
 
 
@@ -128,11 +130,6 @@ class _Ends:
 
     def __add__(self, other: _Ends) -> _Ends:
         return _Ends(np.maximum(self.high, other.high), np.minimum(self.low, other.low))
-
-
-def _weights(block: Any, small: None) -> Any:
-    """Sum the weights."""
-    return (block.sums(block.weight),)
 
 
 def _ends(block: Any, total: float) -> Any:

@@ -89,7 +89,7 @@ def kept_columns(X: Any, count: Array, *, intercept: bool, standardized: bool | 
     with one_blas_thread():
         if isinstance(X, Elsewhere):
             rows = X.rows(X.design(as_given(X.shape[1])), None, count, 1)
-            columns = standardize_rows(rows, names=X.names, **how)
+            columns = standardize_rows(rows, float(count.sum()), names=X.names, **how)
         else:
             columns = (standardize if sparse or complete else standardize_observed)(X, count, **how)
     if not len(columns.keep) and not intercept:

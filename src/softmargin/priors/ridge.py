@@ -89,22 +89,22 @@ class BoundRidge(PriorBase):
         return (~self.free).astype(float)
 
     @cached_property
-    def _sizes(self) -> tuple[int, int]:
-        return dimensions(~self.free, self.classes), dimensions(self.free, self.classes)
+    def _both(self) -> Array:
+        """A matrix that makes the sums of the moments of shrunk and of free coefficients."""
+        return np.array((self._shrunk, self.free))
 
     @cached_property
-    def _loose(self) -> Array:
-        return self.flat * self.free.astype(float)
+    def _sizes(self) -> tuple[int, int]:
+        return dimensions(~self.free, self.classes), dimensions(self.free, self.classes)
 
     def _precision(self, tau: float) -> Array:
         return np.where(self.free, self.flat, tau)
 
     def _message(self, solved: Callable[[float, int], tuple[float, float]], moment: Array, r: int) -> PriorMessage:
-        n_free = self._sizes[1]
-        shrunk = float(moment @ self._shrunk)
+        shrunk, loose = (self._both @ moment).tolist()
         tau, bound = solved(shrunk, r)
-        bound += 0.5 * n_free * math.log(self.flat) - 0.5 * float(moment @ self._loose)
-        return PriorMessage(self._precision(tau), bound - 0.5 * (r + n_free) * _LOG_2PI, {"scale": tau**-0.5})
+        free = self._sizes[1] * (math.log(self.flat) - _LOG_2PI) - self.flat * loose
+        return PriorMessage(self._precision(tau), bound + 0.5 * (free - r * _LOG_2PI), {"scale": tau**-0.5})
 
     def start(self) -> PriorState:
         tau = self.scale_prior.first**-2

@@ -168,6 +168,12 @@ class HalfT(ScalePrior):
         return math.log(2.0) + own - 0.5 * math.log(self.df * math.pi)
 
     @cached_property
+    def _own_bound(self) -> float:
+        """The part of the mean-field bound that the coefficients do not enter."""
+        df, own = self.df, math.lgamma(0.5 * (self.df + 1.0)) - math.lgamma(0.5 * self.df) - math.lgamma(0.5)
+        return own + 0.5 * df * math.log(df) - math.log(self.scale)
+
+    @cached_property
     def _tail(self) -> float:
         """The log nu around which its tail begins."""
         return math.log(self.scale) + 0.5 * math.log(self.df)
@@ -180,9 +186,8 @@ class HalfT(ScalePrior):
         root = math.hypot(b, 2.0 * math.sqrt(df * e * shape * q))  # b^2 may be too large a number
         tau = 2.0 * shape * q / (b + root) if b > 0.0 else (root - b) / (2.0 * df * e)
         inverse_t = other / (df * tau + q)
-        bound = 0.5 * (df * math.log(df) + math.log(q)) - math.lgamma(0.5 * df) - math.lgamma(0.5)
-        bound += math.lgamma(shape) - shape * math.log(df * inverse_t + e)
-        return tau, bound + math.lgamma(other) - other * math.log(df * tau + q) + df * tau * inverse_t
+        bound = self._own_bound + math.lgamma(shape) - shape * math.log(df * inverse_t + e)
+        return tau, bound - other * math.log(df * tau + q) + df * tau * inverse_t
 
     def draw(self, rng: np.random.Generator, E: float, r: int, tau: float) -> float:
         return self._drawn(rng, 0.5 * E, 0.5 * r, 2.0) ** -2

@@ -33,10 +33,11 @@ _BLOCK = 16  # cells of a block at most: its vectors, a quarter of a megabyte ea
 
 
 @lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
+def _libraries() -> list[Any]:
+    """The BLAS libraries of this process, whose threads can be asked for and set."""
     import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be seen)
 
-    return ThreadpoolController()
+    return [each for each in ThreadpoolController().lib_controllers if each.user_api == "blas"]
 
 
 class _Limit:
@@ -44,7 +45,25 @@ class _Limit:
 
     def __init__(self) -> None:
         self.lock, self.depth = threading.Lock(), 0
-        self.held: Any = None
+        self.before: list[tuple[Any, int]] = []  # libraries that had more threads than one
+
+    def enter(self) -> None:
+        """Set the threads of all libraries to one, unless a fit around or beside has done so."""
+        with self.lock:
+            if self.depth == 0:
+                threads = [(each, each.get_num_threads()) for each in _libraries()]
+                self.before = [(each, number) for each, number in threads if number != 1]
+                for each, _ in self.before:
+                    each.set_num_threads(1)
+            self.depth += 1
+
+    def leave(self) -> None:
+        """Give them back what they had, unless a fit is still at work."""
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0:
+                for each, number in self.before:
+                    each.set_num_threads(number)
 
 
 _limit = _Limit()
@@ -53,17 +72,11 @@ _limit = _Limit()
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Run BLAS on one thread: its thread count changes last bits, and a hinge chain amplifies them."""
-    with _limit.lock:
-        if _limit.depth == 0:
-            _limit.held = _controller().limit(limits=1, user_api="blas")
-        _limit.depth += 1
+    _limit.enter()
     try:
         yield
     finally:
-        with _limit.lock:
-            _limit.depth -= 1
-            if _limit.depth == 0:
-                _limit.held.restore_original_limits()
+        _limit.leave()
 
 
 class Cell(NamedTuple):
