@@ -117,24 +117,39 @@ def _moved(theta: Numbers, length: float, step: Numbers) -> Numbers:
 
 def _direction(gradient: Numbers, hessian: list[Numbers], free: list[int]) -> Numbers:
     """Newton's step in the free coordinates by elimination, a descent direction even where it is not convex."""
-    H, g = [list(row) for row in hessian], list(gradient)
-    step, least = [0.0, 0.0, 0.0], 1e-10 * (1.0 + max(abs(H[i][i]) for i in free))
-    for k, i in enumerate(free):
-        if H[i][i] <= least:  # not convex
-            values, vectors = np.linalg.eigh(np.array(hessian)[np.ix_(free, free)])
-            values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
-            down = -vectors @ ((vectors.T @ np.array(gradient)[free]) / values)
-            for j, each in zip(free, down.tolist(), strict=True):
-                step[j] = each
-            return step
-        for j in free[k + 1 :]:
-            share = H[j][i] / H[i][i]
-            g[j] -= share * g[i]
-            for l in free[k + 1 :]:
-                H[j][l] -= share * H[i][l]
-    for k in range(len(free) - 1, -1, -1):
-        i = free[k]
-        step[i] = -(g[i] + sum(H[i][j] * step[j] for j in free[k + 1 :])) / H[i][i]
+    (h00, h01, h02), (_, h11, h12), (_, _, h22) = hessian
+    g0, g1, g2 = gradient
+    least = 1e-10 * (1.0 + max(abs(hessian[i][i]) for i in free))
+    if 0 not in free:  # coordinates that stay are solved for apart, and their answer is zero
+        h00, h01, h02, g0 = 1.0, 0.0, 0.0, 0.0
+    if 1 not in free:
+        h01, h11, h12, g1 = 0.0, 1.0, 0.0, 0.0
+    if 2 not in free:
+        h02, h12, h22, g2 = 0.0, 0.0, 1.0, 0.0
+    if h00 <= least:
+        return _downhill(gradient, hessian, free)
+    l1, l2 = h01 / h00, h02 / h00
+    h11, h12, h22 = h11 - l1 * h01, h12 - l1 * h02, h22 - l2 * h02
+    if h11 <= least:
+        return _downhill(gradient, hessian, free)
+    l = h12 / h11
+    h22 -= l * h12
+    if h22 <= least:
+        return _downhill(gradient, hessian, free)
+    g1 -= l1 * g0
+    s2 = -(g2 - l2 * g0 - l * g1) / h22
+    s1 = -g1 / h11 - l * s2
+    return [-g0 / h00 - l1 * s1 - l2 * s2, s1, s2]
+
+
+def _downhill(gradient: Numbers, hessian: list[Numbers], free: list[int]) -> Numbers:
+    """The step of the convex parabola with the same axes, where the objective curves down along one of them."""
+    step = [0.0, 0.0, 0.0]
+    values, vectors = np.linalg.eigh(np.array(hessian)[np.ix_(free, free)])
+    values = np.maximum(np.abs(values), 1e-10 * (1.0 + np.abs(values).max()))
+    down = -vectors @ ((vectors.T @ np.array(gradient)[free]) / values)
+    for j, each in zip(free, down.tolist(), strict=True):
+        step[j] = each
     return step
 
 
