@@ -194,6 +194,43 @@ def test_what_cannot_be_is_one_sentence(folder, tmp_path):
     refused("no column 'sex'", "predict", folder / "model", _without(folder, tmp_path))
 
 
+def test_places_and_columns_that_cannot_be_are_refused_before_the_fit(folder, data, tmp_path):
+    table, fit = folder / "data.csv", ("fit", folder / "data.csv", "--target", "sick")
+    for command in (
+        fit,
+        ("predict", folder / "model", table),
+        ("report", folder / "model"),
+        ("datasets", "get", "iris"),
+    ):
+        refused("there is no folder", *command, "--out", tmp_path / "none" / "it")
+        refused("is a folder", *command, "--out", tmp_path)
+    refused("--weights names 'sex'", *fit, "--weights", "sex", *out)
+    refused("--weights names 'sex'", "fit", table, "--formula", "sick ~ age", "--weights", "sex", *out)
+    named = data.assign(id=[f"row {i}" for i in range(N)])
+    named.to_csv(tmp_path / "named.csv", index=False)
+    refused("'id' has 80 classes in 80 rows", "fit", tmp_path / "named.csv", "--target", "id", *out)
+
+
+def test_rows_that_cannot_be_judged_are_told(folder, data, tmp_path):
+    model = folder / "model"
+    refused("no column 'sex'", "report", model, _without(folder, tmp_path))
+    refused("no column 'sex'", "report", model, _without(folder, tmp_path), "--out", tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+    data.drop(columns="sick").to_csv(tmp_path / "blind.csv", index=False)
+    assert "no column 'sick', so they cannot be judged" in run("report", model, tmp_path / "blind.csv").err
+    assert "those of the fit" in run("report", model, folder / "data.csv").err
+
+
+def test_the_table_says_what_weighs_rows_and_leaves_out_what_a_formula_does_not_name(folder, data, tmp_path):
+    data.assign(times=1.0).to_csv(tmp_path / "counted.csv", index=False)
+    how = ("--weights", "times", "--json", "--out", tmp_path / "m")
+    for model in (("--target", "sick", "--drop", "cost"), ("--formula", "sick ~ age")):
+        columns = json.loads(run("fit", tmp_path / "counted.csv", *model, *how).out)["columns"]
+        taken = {name: kind for name, kind, _ in columns}
+        assert taken["times"] == "counts of the rows" and taken["age"] == "numbers"
+        assert ("sex" in taken) == ("--target" in model)
+
+
 def _without(folder, tmp_path):
     pd.read_csv(folder / "data.csv").drop(columns="sex").to_csv(tmp_path / "less.csv", index=False)
     return tmp_path / "less.csv"

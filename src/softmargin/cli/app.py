@@ -34,6 +34,7 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Target = Annotated[str, typer.Option(metavar="COLUMN", help="The response.")]
 Columns = Annotated[list[str] | None, typer.Option(metavar="COLUMN")]
+Prior = Annotated[str, typer.Option(help="ridge, lasso, group-lasso, bridge, horseshoe, spike-slab, laplace-zero.")]
 Seed = Annotated[int, typer.Option(help="Seed of the draws.")]
 Task = Annotated[str, typer.Option(help="classify, regress, or auto: a quantity is more than 10 different numbers.")]
 
@@ -63,6 +64,16 @@ def _table(path: Path, labels: list[str] | None, drop: list[str] | None) -> Any:
     return data.drop(columns=drop or [])
 
 
+def _writable(out: Path | None) -> None:
+    """Refuse a place that no file can be written to, before any work."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise ValueError(f"{str(out)!r} is a folder; give the name of a file.")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {str(out.parent)!r}; make it first.")
+
+
 def _options(prior: str, inference: str, likelihood: str, seed: int) -> dict[str, Any]:
     chosen = {"prior": prior, "inference": inference, "random_state": seed}
     return chosen | ({"likelihood": likelihood} if likelihood else {})
@@ -78,7 +89,7 @@ def fit(
     weights: Annotated[str, typer.Option(metavar="COLUMN", help="Counts of the rows.")] = "",
     labels: Columns = None,
     drop: Columns = None,
-    prior: Annotated[str, typer.Option(help="ridge, lasso, bridge, horseshoe, spike-slab, laplace-zero.")] = "ridge",
+    prior: Prior = "ridge",
     inference: Annotated[str, typer.Option(help="vb, map, meanfield, gibbs, hmc or svi.")] = "vb",
     likelihood: Annotated[str, typer.Option(help="hinge, logit, ...; that of the model by default.")] = "",
     task: Task = "auto",
@@ -94,6 +105,7 @@ def fit(
         raise typer.BadParameter("give either --target or --formula.")
     if task not in ("auto", "classify", "regress"):
         raise typer.BadParameter(f"--task is auto, classify or regress; got {task!r}.")
+    _writable(out)
     rows = _table(data, labels, drop)
     options, begun = _options(prior, inference, likelihood, seed), time.perf_counter()
     if formula:
@@ -103,7 +115,7 @@ def fit(
     else:
         model = work.fitted(rows, options, target=target, groups=groups or [], weights=weights, task=task)
     save(model, out)
-    seconds, columns = time.perf_counter() - begun, work.described(rows, model)
+    seconds, columns = time.perf_counter() - begun, work.described(rows, model, weights)
     if json:
         show.print_json(_facts(model) | {"model": str(out), "rows": len(rows), "seconds": seconds, "columns": columns})
         return
@@ -176,6 +188,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict the rows of a table with a saved model."""
+    _writable(out)
     fitted = work.model_of(model)
     rows = work.rows_for(fitted, data, labels or ())
     made = work.predicted(fitted, rows, proba)
@@ -200,11 +213,12 @@ def report(
 
     With --out the report is a page of HTML, one file with figures.
     """
+    _writable(out)
     fitted = work.model_of(model)
     rows = None if data is None else work.rows_for(fitted, data)
+    judged = {} if rows is None else work.judged(fitted, rows)
     if out is not None:
         write_report(fitted, rows).save(out)
-    judged = {} if rows is None else work.judged(fitted, rows)
     if json:
         show.print_json(_facts(fitted) | ({"given": judged} if judged else {}) | ({"out": str(out)} if out else {}))
     elif out is not None:
@@ -247,6 +261,7 @@ def select(
     json: Json = False,
 ) -> None:
     """Which columns matter: posterior inclusion probabilities."""
+    _writable(out)
     rows = _table(data, labels, drop)
     model = work.fitted(rows, _options(prior, inference, "", seed), target=target, groups=[], weights="", task=task)
     if out is not None:
@@ -280,6 +295,7 @@ def get_set(
     """Write a data set as a table; its response is the column "target"."""
     path = Path(f"{name}.csv") if out is None else out
     frame = work.datasets(name)
+    _writable(path)
     write_table(frame, path)
     print(f"{len(frame)} rows, response 'target': {path}")
 

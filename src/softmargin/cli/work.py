@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from softmargin.cli.tables import read_table
 from softmargin.core.validation import has_probabilities
 from softmargin.estimators.path import Path as ModePath
 from softmargin.estimators.tabular.tabular import Tabular
+from softmargin.exceptions import DataWarning, warn_user
 from softmargin.plots.numbers.outcomes import Decisions
 from softmargin.report.study import Study
 
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _MANY = 10  # different numbers from which a response is a quantity
+_CLASSES = 20  # classes from which a response of hardly more rows is taken for a mistake
 _LISTED = 20  # columns of numbers that are listed one by one
 
 
@@ -70,9 +73,17 @@ def fitted(
     quantity = is_quantity(data[target], task)
     kind = BayesianSVR if quantity else BayesianSVC
     response = data[target] if quantity else _labels(data[target])
+    if not quantity and response.nunique() > max(_CLASSES, len(data) / 2):
+        raise ValueError(f"{target!r} has {response.nunique()} classes in {len(data)} rows; is it the response?")
+    _check_counts(data, weights)
     weight = data[weights].to_numpy(dtype=float) if weights else None
     rows = data.drop(columns=[weights] if weights else [])
     return Tabular(kind(**options), target, tuple(groups)).fit(rows, response, weight)
+
+
+def _check_counts(data: pd.DataFrame, weights: str) -> None:
+    if weights in data.columns and not pd.api.types.is_numeric_dtype(data[weights]):
+        raise ValueError(f"--weights names {weights!r}, whose values are labels; give a column of counts.")
 
 
 def _labels(column: pd.Series) -> pd.Series:
@@ -86,6 +97,7 @@ def by_formula(data: pd.DataFrame, formula: str, options: dict[str, Any], weight
     """A model that is written as a formula."""
     name = formula.partition("~")[0].strip()
     quantity = task == "regress" or (task == "auto" and name in data.columns and is_quantity(data[name], task))
+    _check_counts(data, weights)
     given = {"sample_weight": weights} if weights else {}
     return fit(formula, data, estimator=BayesianSVR if quantity else BayesianSVC, **options, **given)
 
@@ -106,15 +118,22 @@ def rows_for(model: Any, path: Path, labels: Iterable[str] = ()) -> pd.DataFrame
 
 def judged(model: Any, data: pd.DataFrame) -> dict[str, float]:
     """How well given rows are predicted, by name; nothing where they have no response or are those of the fit."""
-    found = Study.of(model, data).given
+    study = Study.of(model, data)
+    study.rows()  # refuses rows without the columns of the model
+    if study.y is None:
+        warn_user(f"the rows have no column {study.target!r}, so they cannot be judged.", DataWarning)
+    elif study.own:
+        warn_user("the rows are those of the fit, which are judged by leaving each of them out.", DataWarning)
+    found = study.given
     if isinstance(found, Decisions):
         return {"accuracy": found.accuracy, "log_loss": found.log_loss}
     return {} if found is None else {"error_rms": found.rmse, "covered": found.covered}
 
 
-def described(data: pd.DataFrame, model: Any) -> list[list[str]]:
-    """Columns of the data and what the model takes them for."""
+def described(data: pd.DataFrame, model: Any, weights: str = "") -> list[list[str]]:
+    """Columns of the data and what the model takes them for; those that a formula does not name are left out."""
     found = []
+    words = set(re.findall(r"\w+", str(vars(model).get("formula", ""))))
     known = {column.name: column for column in vars(model).get("columns_", ())}
     groups, response = vars(model).get("groups", ()), _response(model)
     for name in data.columns:
@@ -122,6 +141,10 @@ def described(data: pd.DataFrame, model: Any) -> list[list[str]]:
         if name == response:
             classes = vars(vars(model).get("estimator_", model)).get("classes_")
             kind = "the response, a quantity" if classes is None else f"the response, {len(classes)} classes"
+        elif name == weights:
+            kind = "counts of the rows"
+        elif words and not set(re.findall(r"\w+", str(name))) <= words:
+            continue
         elif name in groups:
             kind = f"groups ({column.nunique()})"
         elif name in known and known[name].levels:

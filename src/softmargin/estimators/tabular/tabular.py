@@ -39,7 +39,7 @@ class Column(NamedTuple):
         if len(counts) > _MOST:
             raise ValueError(
                 f"the column {column.name!r} has {len(counts)} different labels, and indicators are for at most "
-                f"{_MOST}; leave it out, or make it a grouping column."
+                f"{_MOST}; leave it out (--drop), or make it a grouping column (--groups)."
             )
         if counts.empty:
             raise ValueError(f"the column {column.name!r} has no values; leave it out.")
