@@ -195,7 +195,8 @@ def test_what_cannot_be_is_one_sentence(folder, tmp_path):
 
 
 def test_places_and_columns_that_cannot_be_are_refused_before_the_fit(folder, data, tmp_path):
-    table, fit = folder / "data.csv", ("fit", folder / "data.csv", "--target", "sick")
+    table, out = folder / "data.csv", ("--out", tmp_path / "m")
+    fit = ("fit", table, "--target", "sick")
     for command in (
         fit,
         ("predict", folder / "model", table),
