@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from softmargin.core.array import Array
-from softmargin.designs.kernel.features import rescaled
 from softmargin.inference.choices import Candidate, Refits, Trial, refitted
 from softmargin.inference.trials import Trials, row_order
 from softmargin.loo.folds import Part
@@ -49,7 +48,7 @@ def counted(rows: KernelRows) -> Array:
 
 def ordered(rows: KernelRows, setting: Setting) -> Array:
     """The order in which rows are dealt to folds: in the columns that the kernel sees, units do not matter."""
-    return row_order(rescaled(rows.X, setting.columns))
+    return row_order(rows.X, setting.columns)
 
 
 def refit(
