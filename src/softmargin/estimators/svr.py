@@ -74,8 +74,9 @@ class BayesianSVR(StreamedNumbers, Responding, Selection, RegressorMixin, Linear
         NaN in X: part of the model, or filled with the mean and marked by one more column each.
     fit_intercept : bool, default=True
         Whether to fit an intercept; it is not shrunk.
-    standardize : bool, default=True
-        Whether columns and y are centred and scaled inside, so that fits do not depend on units. Results are always
+    standardize : bool or "auto", default="auto"
+        Whether columns and y are centred and scaled inside, so that fits do not depend on units. "auto" does so with
+        dense columns, and divides sparse ones by the square root of their standard deviation. Results are always
         reported in the units of the data.
     draws : int, default=1000
         Draws that "gibbs" and "hmc" keep, per chain.
