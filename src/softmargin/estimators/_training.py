@@ -76,6 +76,7 @@ def training_rows(
         ensure_all_finite=False,
         ensure_min_samples=2,
         ensure_min_features=0 if effects else 1,
+        skip_check_array=_plain(X, y),
         **checks,
     )
     X, names = summed(X), fitted(machine, "feature_names_in_")
@@ -98,6 +99,14 @@ def training_rows(
     columns = kept_columns(X, count, **how, complete=not incomplete)
     rows = Labelled(X, labels, called) if effects else X
     return Training(rows, y, count, columns, effects, incomplete, used, indicators)
+
+
+def _plain(X: Any, y: Any) -> bool:
+    """Whether scikit-learn's checks would change nothing; they take longer than the fit of a small problem."""
+    if not (type(X) is np.ndarray and type(y) is np.ndarray) or X.ndim != 2 or y.shape != X.shape[:1]:
+        return False
+    known = y.dtype.kind in "biu" or (y.dtype == np.float64 and bool(np.isfinite(y).all()))
+    return known and X.dtype == np.float64 and X.flags.c_contiguous and X.shape[0] >= 2 and X.shape[1] >= 1
 
 
 def _check_room(X: Any) -> None:
