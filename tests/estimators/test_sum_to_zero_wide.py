@@ -51,7 +51,8 @@ def test_it_is_not_taken_without_signal_nor_where_something_is_given():
     taken = folds[folds["taken"]]
     assert len(taken) == 1 and taken["learning_rate"].iloc[0] == model.learning_rate_
     assert len(folds) == len(folds.drop_duplicates(["tilt", "learning_rate", "scale"]))
-    assert taken["score"].iloc[0] <= folds["score"].iloc[-1] + 1e-6
+    last = folds.iloc[-1]  # what it gains, if anything, is within the standard error of the difference
+    assert taken["score"].iloc[0] - last["score"] <= taken["standard_error"].iloc[0] + last["standard_error"]
     X, y = wide(45, 800, 0.7, 0)
     assert joint(learning_rate=0.5).fit(X, y).learning_rate_ == 0.5
     assert joint(inference="map").fit(X, y).learning_rate_ < RATE

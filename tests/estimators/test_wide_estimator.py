@@ -64,12 +64,12 @@ def test_left_out_rows_come_from_refits_unless_none_is_wrong():
     model = BayesianSVC().fit(X, y)
     assert model.loo_.method == "refits of 10 folds"
     kept = np.ones(len(y), dtype=bool)
-    order = np.argsort((X**2).sum(axis=1))
+    columns = (X - X.mean(axis=0)) / X.std(axis=0)  # refits keep the columns as all rows scale them
+    order = np.argsort((columns**2).sum(axis=1))
     first = [order[y[order] == label][0] for label in (0, 1)]  # both are dealt to the first fold
     tenth = [order[y[order] == label][10::10] for label in (0, 1)]
     kept[np.concatenate((first, *tenth))] = False
     scale, weight = model.scale_, {k: tilted(y[kept], np.ones(kept.sum()))[y[kept] == k][0] for k in (0, 1)}
-    columns = (X - X.mean(axis=0)) / X.std(axis=0)  # refits keep the columns as all rows scale them
     alone = BayesianSVC(Ridge(scale=scale), learning_rate=16.0, class_weight=weight, standardize=False)
     f = alone.fit(columns[kept], y[kept])._fitted.moments(columns)[0]
     np.testing.assert_allclose(model._fitted.fit.held.f[~kept], f[~kept], atol=0.02)

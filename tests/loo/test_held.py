@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from softmargin import BayesianSVC
 from softmargin.designs.sparse import Implicit
 from softmargin.engines.mode.dual_descent import Descent
-from softmargin.inference.deferred import Deferred, deferred
+from softmargin.inference.mode_left_out import Deferred, deferred
 from softmargin.inference.readout import BinaryReadout, HeldOut
 from softmargin.losses import Hinge
 from softmargin.models import build as problem
@@ -42,7 +42,7 @@ def test_it_is_made_once_and_from_the_rows_of_the_fit():
     count = np.random.default_rng(1).integers(1, 4, 60).astype(float)
     readout, model, point, penalty = mode(X, y, count)
     wanted = readout.of_mode(model, point, penalty)
-    held = deferred(readout, model, point, penalty)
+    held = deferred(readout, model, lambda readout, model: readout.of_mode(model, point, penalty))
     X.data[:] = 0.0  # the user goes on working with the arrays
     count[:] = 7.0
     assert held.found is held.found

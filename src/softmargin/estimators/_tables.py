@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from softmargin.inference.deferred import Deferred
+from softmargin.inference.mode_left_out import Deferred
 
 __all__ = ["Summary", "header_of"]
 

@@ -20,10 +20,8 @@ from softmargin.engines.mode.duality_gap import Certificate
 from softmargin.engines.mode.single_changes import best_change
 from softmargin.engines.mode.smoothed_start import Near, brought_home
 from softmargin.engines.vi.fixed_point import EM
-from softmargin.inference.deferred import deferred
 from softmargin.inference.evidence import settled_scale
-from softmargin.inference.mode_left_out import far, refits_of_mode
-from softmargin.inference.readout import BinaryReadout
+from softmargin.inference.mode_left_out import left_out_of_mode
 from softmargin.inference.settings import Fit, Settings, best_of, needs_no_draws, options_of, rough, run_engine
 from softmargin.inference.variational import fit_vb, view
 from softmargin.priors.penalty import Penalty
@@ -208,8 +206,9 @@ def _newton(model: Model, settings: Settings, held: Any = None, near: Near | Non
     return _of_mode(model, settings, outcome, outcome.state.point, outcome.state.penalty, way, held)
 
 
-def _coefficients(model: Model, settings: Settings) -> Array:
+def _coefficients(model: Model, settings: Settings, scale: float) -> Array:
     """The mode of some rows under a fixed scale."""
+    model = model.with_prior(model.prior.at_scale(scale))
     quiet, limits = settings.aside(), {"max_iter": settings.max_iter, "tol": min(settings.tol, 1e-6)}
     beta: Array = run_engine(mode_engine(model)(start=1.0), model, quiet, "map", **limits).state.point.beta
     return beta
@@ -229,12 +228,9 @@ def _of_mode(
         outcome.change = gap
         notice = f"the mode is certified to a relative gap of {gap:.1e} only; {way}."
     scale = outcome.state.prior.values["scale"]
-    later = model.space.offers("left_out")  # products alone: what takes the longest waits until it is asked for
     if held is not None:
         left_out = held(model, point.beta, point.f)
     else:
-        left_out = (deferred if later else type(settings.readout).of_mode)(settings.readout, model, point, penalty)
-        if isinstance(settings.readout, BinaryReadout) and not later and far(point.f, left_out.f):
-            fixed = model.with_prior(model.prior.at_scale(scale))
-            left_out = refits_of_mode(fixed, settings, partial(_coefficients, settings=settings)) or left_out
+        coefficients = partial(_coefficients, settings=settings, scale=scale)
+        left_out = left_out_of_mode(settings.readout, model, point, penalty, coefficients)
     return Fit(settings.readout.point(point.beta, scale), left_out, scale, outcome, gap=gap, notice=notice)

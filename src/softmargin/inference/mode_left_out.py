@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.core.model import Model
+from softmargin.engines.mode.active_set import ActiveSet
 from softmargin.engines.mode.smoothed_start import picked
 from softmargin.inference.choices import refitted
 from softmargin.inference.readout import BinaryReadout, HeldOut
-from softmargin.inference.settings import Settings
-from softmargin.inference.trials import row_order
-from softmargin.loo.folds import Part
+from softmargin.loo.folds import Part, row_order
 from softmargin.loo.link import WORTH, fit_link
+from softmargin.priors.penalty import Penalty
+from softmargin.rows.in_memory import at_home, one_blas_thread
 
-__all__ = ["far", "refits_of_mode"]
+__all__ = ["Deferred", "deferred", "far", "left_out_of_mode"]
 
 _FOLDS = 10
 _BEYOND = 0.01  # share of rows that may end beyond where all predictors lie
 _MOVED, _FAR = 0.05, 2.0  # share of rows that may move by more than the width of a side of the margin, twice
+
+
+def left_out_of_mode(
+    readout: Any, model: Model, point: ActiveSet, penalty: Penalty, coefficients: Callable[[Model], Array]
+) -> Any:
+    """Predictors of rows left out of a mode, and their link.
+
+    ``coefficients`` are those of the mode of some of the rows under the same scale. Products alone take long: what is
+    left out of their modes is made when somebody asks for it.
+    """
+
+    def made(readout: Any, model: Model) -> HeldOut:
+        held: HeldOut = readout.of_mode(model, point, penalty)
+        few = isinstance(readout, BinaryReadout) and at_home(model.blocks) is not None
+        if not (few and far(point.f, held.f)):
+            return held
+        return _refits(model, readout, coefficients) or held
+
+    return deferred(readout, model, made) if model.space.offers("left_out") else made(readout, model)
 
 
 def far(f: Array, out: Array) -> bool:
@@ -35,17 +56,15 @@ def far(f: Array, out: Array) -> bool:
     return bool(beyond.mean() > _BEYOND or moved.mean() > _MOVED)
 
 
-def refits_of_mode(model: Model, settings: Settings, fitted: Callable[[Model], Array]) -> HeldOut | None:
+def _refits(model: Model, readout: BinaryReadout, coefficients: Callable[[Model], Array]) -> HeldOut | None:
     """The same by refits of ten folds, with their link; None where a class has a single row.
 
-    ``fitted`` are the coefficients of the mode of some of the rows. Where columns outnumber rows, copies of a row are
-    left out together.
+    Where columns outnumber rows, copies of a row are left out together.
     """
-    readout: BinaryReadout = settings.readout
 
     def predictors(train: Part, test: Part) -> Array:
         own = picked(model, train.rows)
-        f: Array = model.blocks.matvec(fitted(own.with_weight(own.c * train.share)))
+        f: Array = model.blocks.matvec(coefficients(own.with_weight(own.c * train.share)))
         return f[test.rows]
 
     label = (model.y > 0.0).astype(np.intp)
@@ -59,3 +78,64 @@ def refits_of_mode(model: Model, settings: Settings, fitted: Callable[[Model], A
     total = np.bincount(found.rows, found.weight, len(label))
     f = np.bincount(found.rows, found.weight * found.values, len(label)) / np.where(total > 0.0, total, 1.0)
     return HeldOut(f, np.zeros(len(label)), loo._replace(method=f"refits of {_FOLDS} folds"))
+
+
+class Deferred:
+    """A ``HeldOut`` from a function that is called once, at first use; copies and pickles carry its answer."""
+
+    def __init__(self, make: Callable[[], HeldOut], *, free_offset: bool = False):
+        self._free_offset = free_offset
+        self._make: Callable[[], HeldOut] | None = make
+        self._found: HeldOut | None = None
+
+    @property
+    def found(self) -> HeldOut:
+        """The predictors and their link."""
+        if self._found is None:
+            assert self._make is not None
+            self._found = self._make()
+            self._make = None  # with the rows that it held
+        return self._found
+
+    @property
+    def f(self) -> Array:
+        return self.found.f
+
+    @property
+    def v(self) -> Array:
+        return self.found.v
+
+    @property
+    def loo(self) -> Any:
+        return self.found.loo
+
+    @property
+    def offset(self) -> float:
+        """How far the link moves the boundary from f = 0: not at all, for a mode, unless it is free to."""
+        return self.found.offset if self._free_offset else 0.0
+
+    @property
+    def probability(self) -> Array:
+        """Probability of the second class of every training row, left out."""
+        return self.found.probability
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HeldOut, tuple(self.found)
+
+
+def deferred(readout: Any, model: Model, made: Callable[[Any, Model], HeldOut]) -> Deferred:
+    """What ``made`` says, later, of a copy of the rows: the user may change X in the meantime.
+
+    For rows whose mode takes a fraction of the time that the predictors without each of them take.
+    """
+    space: Any = model.space
+    space = space.apart()
+    model = replace(model.with_weight(model.c.copy()).serial(), space=space)
+    model = replace(model, blocks=model.blocks.redesigned(space.design))
+    readout = replace(readout, part=readout.part.copy(), weight=readout.weight.copy())
+
+    def make() -> HeldOut:
+        with one_blas_thread():
+            return made(readout, model)
+
+    return Deferred(make, free_offset=readout.free_offset)

@@ -11,12 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 
 from softmargin.core.array import Array, elementwise
 from softmargin.core.model import Model
-from softmargin.designs.kernel.features import rescaled
-from softmargin.designs.standardize import Columns
 from softmargin.engines.mode.smoothed_start import picked
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.inference.choices import Candidate, Record, Refits, Rules, Trial, choose, entropy, refitted, tilted
@@ -41,12 +38,10 @@ __all__ = [
     "loss_of",
     "out_of_fold",
     "quick_fit",
-    "row_order",
     "two_classes",
 ]
 
 _FARTHEST = 16.0  # factor between starts at two rates beyond which a precision says nothing of the other
-_SKEW = 1e-9  # mean third power, as a share of that of absolute values, below which there is none
 _LEAST = 1e-15  # probability below which a loss is not told apart
 
 
@@ -162,27 +157,6 @@ def two_classes(
     """
     rules = Rules(steps=()) if recipe.selects or recipe.incomplete else Rules(lower=(0.5, 0.25, 0.125))
     return Trials(quick, loss, label, count, order, recipe.tilts, rules=rules)
-
-
-def row_order(X: Any, columns: Columns | None) -> Array:
-    """A number for every row, in which they are dealt to folds: neither their order nor that of the columns matters.
-
-    Nor do units, zeros and signs of ``columns`` that are standardized; None leaves them as they are. Rows are ranked by
-    their length, then by products with the mean third powers of the columns, and of their squares with the mean fourth
-    powers, so that rows of two values each that are as long are told apart.
-    """
-    X, sparse = rescaled(X, columns), sp.issparse(X)
-    Z: Any = X if sparse else np.where(np.isnan(X), 0.0, X)
-    with np.errstate(over="ignore", invalid="ignore"):  # columns of 1e200: such rows stay in the order they have
-        squares = Z.multiply(Z) if sparse else Z * Z
-        cubes = squares.multiply(Z) if sparse else squares * Z
-        third, least = (np.asarray(part.mean(axis=0)).ravel() for part in (cubes, abs(cubes)))
-        third = np.where(np.abs(third) > _SKEW * least, third, 0.0)  # of symmetric columns there is rounding alone
-        fourth = np.asarray((squares.multiply(squares) if sparse else squares * squares).mean(axis=0)).ravel()
-        length = np.asarray(squares.sum(axis=1)).ravel()
-        keys = np.column_stack([length, Z @ third, squares @ fourth])
-        keys = np.nan_to_num(keys / np.maximum(np.abs(keys).max(axis=0, initial=0.0), 1e-300))
-    return np.unique(np.round(keys, 10), axis=0, return_inverse=True)[1].ravel().astype(float)
 
 
 def at_candidate(model: Model, settings: Settings, candidate: Candidate) -> tuple[Model, Settings]:

@@ -12,7 +12,7 @@ from softmargin.core.model import Model
 from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.exceptions import ModelWarning, warn_user
 from softmargin.inference.choices import entropy, mean_and_error
-from softmargin.inference.deferred import Deferred
+from softmargin.inference.mode_left_out import Deferred
 from softmargin.inference.settings import Fit, Settings
 from softmargin.inference.variational import fit_vb
 from softmargin.losses.logit import Logit

@@ -31,11 +31,10 @@ from softmargin.inference.trials import (
     loss_of,
     out_of_fold,
     quick_fit,
-    row_order,
     two_classes,
 )
 from softmargin.inference.variational import fit_vb
-from softmargin.loo.folds import Part
+from softmargin.loo.folds import Part, row_order
 from softmargin.loo.link import FEW, TRUSTED, decided
 from softmargin.losses.probability import predictive_probability, pseudo_probability, sign_probability
 from softmargin.models.build import kept_columns

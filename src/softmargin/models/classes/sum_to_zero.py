@@ -21,9 +21,9 @@ from softmargin.inference.functions import INFERENCES
 from softmargin.inference.many_rows import choice_rows
 from softmargin.inference.readout import ClassReadout
 from softmargin.inference.settings import Fit, Settings
-from softmargin.inference.trials import Chosen, Trials, chosen_by, loss_of, row_order
+from softmargin.inference.trials import Chosen, Trials, chosen_by, loss_of
 from softmargin.inference.variational import fit_vb
-from softmargin.loo.folds import Part
+from softmargin.loo.folds import Part, row_order
 from softmargin.models.build import checked, coordinates_for, kept_columns
 from softmargin.models.classes.reader import ClassReader
 from softmargin.models.classes.scores import SumToZeroFit

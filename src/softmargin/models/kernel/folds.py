@@ -9,8 +9,8 @@ import numpy as np
 
 from softmargin.core.array import Array
 from softmargin.inference.choices import Candidate, Refits, Trial, refitted
-from softmargin.inference.trials import Trials, row_order
-from softmargin.loo.folds import Part
+from softmargin.inference.trials import Trials
+from softmargin.loo.folds import Part, row_order
 from softmargin.models.kernel.search import ROUGH, Before, KernelRows, Quick, Setting, kernel_prior, quick_fit
 from softmargin.rows.streams import Purpose
 
