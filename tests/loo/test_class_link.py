@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from class_problems import build_classes, simulated_classes
 from scipy.optimize import approx_fprime
+from scipy.special import softmax
 
 from softmargin import BayesianSVC
 from softmargin.core.loop import iterate, run
@@ -193,16 +194,34 @@ def test_two_classes_equal_the_binary_link():
     np.testing.assert_allclose(link.probability(both, V)[:, 1], Link(a, b, lam).probability(f, v), rtol=1e-12)
 
 
+@pytest.mark.parametrize("log_slope", [0.1, 3.0])  # below and above where slopes are steep
 @pytest.mark.parametrize("smooth", [False, True])
-def test_gradient_equals_finite_differences(smooth):
+def test_gradient_equals_finite_differences(smooth, log_slope):
     label, f, V = scores(40, 4)
     A = helmert(4)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 40)
     contrast = np.einsum("sr,irt,ut->isu", A, V, A)
     problem = _Problem(f @ A.T, contrast, _targets(label, weight, 4, smooth), weight, A)
     x = 0.3 * np.random.default_rng(2).standard_normal(problem.size)
+    x[0] = log_slope
+    assert (np.exp(log_slope) > 4.0 * problem.unit) == (log_slope > 1.0)
     numeric = approx_fprime(x, lambda at: problem.value(at)[0], 1e-7)
     np.testing.assert_allclose(problem.value(x)[1], numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_slopes_stay_where_variances_alone_would_let_them_go():
+    """Rows of which as much is known as their variance says: the likelihood tells slope and lam apart by nothing."""
+    rng = np.random.default_rng(0)
+    k, n = 3, 400
+    spread = np.exp(rng.normal(0.0, 0.3, n))
+    f = rng.standard_normal((n, k)) * spread[:, None]
+    f -= f.mean(axis=1, keepdims=True)
+    logits = 3.0 * f / spread[:, None]
+    label = np.array([rng.choice(k, p=row) for row in softmax(logits, axis=1)])
+    V = (spread**2)[:, None, None] * (np.eye(k) - 1.0 / k)
+    link = fit_class_link(label, f, V, np.ones(n), 0.1).link
+    size = np.sqrt((f @ helmert(k).T * (f @ helmert(k).T)).mean())
+    assert 4.0 < np.trace(link.M) / 2.0 * size < 4.0 * np.exp(6 * 0.25)  # 6 of its standard deviations
 
 
 def test_fit_beats_every_simpler_link():
