@@ -77,8 +77,8 @@ def test_the_learned_scale_is_that_of_the_exact_kernel_machine(prior):
     kernel = resolve("rbf", 2.0, X)
     values, vectors = np.linalg.eigh(kernel.matrix(X))
     exact = Dense.plain(np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0))), intercept=True)
-    wanted = run(GaussianVI(), model_of(exact, y, prior=prior, kind=Model), max_iter=500, tol=1e-14).state
-    got = fit_inducing(model_of(InducingMap.of(kernel, X).design(X), y, prior=prior), tol=1e-14)[1]
+    wanted = run(GaussianVI(), model_of(exact, y, prior=prior, kind=Model), max_iter=500, tol=1e-15).state
+    got = fit_inducing(model_of(InducingMap.of(kernel, X).design(X), y, prior=prior), tol=1e-15)[1]
     assert got.state.prior.values["scale"] == pytest.approx(wanted.prior.values["scale"], rel=1e-6)
     np.testing.assert_allclose(got.state.f, wanted.f, atol=1e-6)
     np.testing.assert_allclose(got.state.v, wanted.v, rtol=1e-6)
