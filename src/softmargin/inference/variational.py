@@ -162,7 +162,7 @@ def mean_field(model: Model, settings: Settings, first: Fit | None = None) -> Fi
     needs_no_draws(model)
     if selecting_variational(model.prior) is not None:
         return _selecting(model, settings)
-    engine = MeanField(**options_of(settings, "accelerate"))
+    engine = MeanField(**options_of(settings, "accelerate"), enough=settings.tol)
     limits = {"max_iter": settings.max_iter, "tol": settings.tol}
     outcome = run_engine(alternated(engine, model), model, settings, "meanfield", **limits)
     return at_one_scale(engine, model, settings, outcome)._replace(vi=None)

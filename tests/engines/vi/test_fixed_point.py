@@ -28,7 +28,7 @@ from stages import in_stages
 from softmargin.core.loop import run
 from softmargin.engines.mode.newton import Newton
 from softmargin.engines.vi._squarem import parabola
-from softmargin.engines.vi.fixed_point import EM, MeanField
+from softmargin.engines.vi.fixed_point import EM, MeanField, series_of
 from softmargin.losses import Logit
 from softmargin.priors import HalfCauchy, InverseGamma, Ridge
 
@@ -378,3 +378,21 @@ def test_a_leap_out_of_all_bounds_is_not_taken(engine):
         for length in (1e2, 1e10, 1e100, 1e200):
             leap = engine._leap(model, way, two, length)
             assert leap is None or leap.objective < two.objective
+
+
+def test_gains_of_a_series():
+    assert series_of(8.0, 2.0) == pytest.approx(8.0 + 2.0 + 0.5 + 0.125 + 0.03125, rel=1e-2)
+    assert series_of(3.0, 0.0) == 3.0
+    assert series_of(1.0, 1.0) == series_of(1.0, -0.1) == series_of(0.0, 0.0) == math.inf
+
+
+@pytest.mark.parametrize("name", ["simulated", "heart"])
+@pytest.mark.parametrize("enough", [1e-4, 1e-6, 1e-8])
+def test_where_the_series_of_gains_is_small_nothing_is_left(name, enough):
+    X, y = data(name)
+    model = build((X - X.mean(axis=0)) / X.std(axis=0), y, prior=Ridge())
+    least = run(MeanField(), model, max_iter=500, tol=-1.0).state.objective
+    outcome = run(MeanField(enough=enough), model, max_iter=500, tol=enough)
+    assert outcome.converged
+    assert 0.0 <= least - outcome.state.objective + 1e-11 <= 2.0 * enough * (1.0 + abs(least))
+    assert outcome.change <= enough

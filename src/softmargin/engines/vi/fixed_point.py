@@ -18,7 +18,7 @@ from softmargin.core.visits import Face, messages_at, smoothed, standard
 from softmargin.engines.vi._heavy import fit_lighter, heavy
 from softmargin.engines.vi._squarem import Parabola, leap_messages, parabola
 
-__all__ = ["EM", "FixedPointState", "MeanField"]
+__all__ = ["EM", "FixedPointState", "MeanField", "series_of"]
 
 
 _FALL = 1e-6  # relative fall of the objective that is no longer the rounding of its sums
@@ -73,12 +73,14 @@ class FixedPoint(ABC):
     """Messages -> Gaussian -> moments -> messages, accelerated by SQUAREM and monotone.
 
     A cycle applies the map twice and extrapolates along the two differences; the extrapolated point is kept only
-    where the map sends it at least as high as it sends the plain one. Reference: Varadhan and Roland (2008),
+    where the map sends it at least as high as it sends the plain one. Where the two gains, as a geometric series, come
+    to no more than ``enough`` there is nothing left to extrapolate to. Reference: Varadhan and Roland (2008),
     Simple and globally convergent methods for accelerating the convergence of any EM algorithm.
     """
 
     accelerate: bool = True
     shrink: float = 1.0  # how much more the start is shrunk than the prior's own start
+    enough: float = 0.0  # relative gain that is not worth an extrapolation
     needs_loss = ("expect",)
 
     def init(self, model: Model) -> FixedPointState:
@@ -94,6 +96,9 @@ class FixedPoint(ABC):
         new = one
         if self.accelerate:
             new = two = self._map(model, one)
+            left = self.change(series_of(one.objective - state.objective, two.objective - one.objective), two.objective)
+            if left <= self.enough:
+                return two, Info(two.objective, left)
             way = parabola(model, state, one, two)
             length = way.length
             while length > 1.0:
@@ -196,6 +201,11 @@ class MeanField(FixedPoint):
         rows, ((data,),) = model.blocks.keep(messages_at, small)
         prior = model.prior.expect(q.mean, q.var)
         return FixedPointState(q, rows, prior, float(data), float(data) + prior.bound + q.entropy)
+
+
+def series_of(first: float, second: float) -> float:
+    """What gains of a geometric series come to; without bound where they do not fall."""
+    return first * first / (first - second) if 0.0 <= second < first else np.inf
 
 
 def _face(model: Model) -> Face:
