@@ -1,11 +1,16 @@
 """Rows left out of a mode: refits of folds where the closed form sends them far away."""
 
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianSVC
+from softmargin.inference import mode_left_out
 from softmargin.inference.mode_left_out import far
-from softmargin.priors import Ridge
+from softmargin.priors import Bridge, Centred, GroupLasso, Lasso, Ridge
+from softmargin.survival.watch import OutOfTime
 
 
 def rows(n=150, p=4, seed=0):
@@ -54,7 +59,53 @@ def test_a_weight_of_two_is_a_row_twice_and_order_and_units_do_not_matter():
 
 
 def test_what_is_far():
-    f = np.array([-2.0] * 50 + [2.0] * 50)
-    assert not far(f, f) and not far(f, f + 1.0 * (f < 0))
-    assert far(f, np.where(np.arange(100) < 2, 30.0, f))  # beyond where predictors lie
-    assert far(f, np.where(np.arange(100) < 6, 0.1, f))  # many that moved by more than the margin
+    f, one = np.array([-2.0] * 50 + [2.0] * 50), np.ones(100)
+    assert not far(f, f, one) and not far(f, f + 1.0 * (f < 0), one)
+    two, six = (np.where(np.arange(100) < number, moved, f) for number, moved in ((2, 30.0), (6, 0.1)))
+    assert far(f, two, one)  # beyond where predictors lie
+    assert far(f, six, one)  # many that moved by more than the margin
+    light = np.where(np.arange(100) < 6, 0.1, 1.0)  # the same rows as a smaller share of the observations
+    assert not far(f, two, light) and not far(f, six, light)
+    assert not far(f, f * (1.0 + 1e-9), one)  # rounding
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("prior", "exact"),
+    [
+        (Bridge(scale=10.0), False),
+        (GroupLasso(groups=[[0, 1], [2, 3]], scale=3.0), False),
+        (Lasso(scale=10.0), True),
+        (Ridge(scale=30.0), True),
+    ],
+    ids=["bridge", "group lasso", "lasso", "ridge"],
+)
+def test_every_prior_with_a_mode_has_left_out_rows(prior, exact, seed):
+    """Refits are made where the mode is found as fast as that of all rows; EM and annealing keep the closed form."""
+    X, y = rows(40, 4, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = BayesianSVC(prior, "map", learning_rate=1.0).fit(X, y)
+    assert model.loo_.method == "closed form" or exact
+    assert np.isfinite(model.loo_.score)
+
+
+def test_a_prior_mean_is_not_forgotten():
+    """A centred prior has its mode from EM: refits by Newton's method would be those of another prior."""
+    X, y = rows(30, 4)
+    model = BayesianSVC(Centred(Ridge(scale=1.0), [4.0, -9.0, -5.0, 0.0]), "map", learning_rate=1.0).fit(X, y)
+    assert model.loo_.method == "closed form"
+
+
+def test_time_that_ends_in_the_refits_keeps_the_mode(monkeypatch):
+    X, y = rows()
+    whole = mode(10.0).fit(X, y)
+
+    def over(*arguments, **options):
+        raise OutOfTime("max_time=1 seconds are over")
+
+    monkeypatch.setattr(mode_left_out, "_refits", over)
+    with pytest.warns(ConvergenceWarning, match="max_time=1 seconds are over"):
+        model = mode(10.0).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    assert model.loo_.method == "closed form"

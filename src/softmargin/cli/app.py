@@ -294,8 +294,8 @@ def get_set(
 ) -> None:
     """Write a data set as a table; its response is the column "target"."""
     path = Path(f"{name}.csv") if out is None else out
-    frame = work.datasets(name)
     _writable(path)
+    frame = work.datasets(name)
     write_table(frame, path)
     print(f"{len(frame)} rows, response 'target': {path}")
 

@@ -120,7 +120,7 @@ def judged(model: Any, data: pd.DataFrame) -> dict[str, float]:
     """How well given rows are predicted, by name; nothing where they have no response or are those of the fit."""
     study = Study.of(model, data)
     study.rows()  # refuses rows without the columns of the model
-    if study.y is None:
+    if study.y is None and study.target:
         warn_user(f"the rows have no column {study.target!r}, so they cannot be judged.", DataWarning)
     elif study.own:
         warn_user("the rows are those of the fit, which are judged by leaving each of them out.", DataWarning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -203,23 +204,34 @@ def _newton(model: Model, settings: Settings, held: Any = None, near: Near | Non
         starts if model.prior.stretch(model.prior.start()) is not None else (1.0,),
     )
     way = "try another scale of the prior, or columns in similar units"
-    return _of_mode(model, settings, outcome, outcome.state.point, outcome.state.penalty, way, held)
+    point, scale = outcome.state.point, outcome.state.prior.values["scale"]
+    refit = partial(_coefficients, settings=settings, scale=scale, beta=point.beta) if held is None else None
+    return _of_mode(model, settings, outcome, point, outcome.state.penalty, way, held, refit)
 
 
-def _coefficients(model: Model, settings: Settings, scale: float) -> Array:
-    """The mode of some rows under a fixed scale."""
+def _coefficients(model: Model, settings: Settings, scale: float, beta: Array) -> Array:
+    """The mode of some rows under a fixed scale; ``beta`` is that of all rows."""
     model = model.with_prior(model.prior.at_scale(scale))
     quiet, limits = settings.aside(), {"max_iter": settings.max_iter, "tol": min(settings.tol, 1e-6)}
-    beta: Array = run_engine(mode_engine(model)(start=1.0), model, quiet, "map", **limits).state.point.beta
-    return beta
+    engine = mode_engine(model)(start=1.0, near=Near.at(model, beta))
+    found: Array = run_engine(engine, model, quiet, "map", **limits).state.point.beta
+    return found
 
 
 def _of_mode(
-    model: Model, settings: Settings, outcome: Outcome, point: ActiveSet, penalty: Penalty, way: str, held: Any = None
+    model: Model,
+    settings: Settings,
+    outcome: Outcome,
+    point: ActiveSet,
+    penalty: Penalty,
+    way: str,
+    held: Any = None,
+    refit: Callable[[Model], Array] | None = None,
 ) -> Fit:
     """A mode with its leave-one-out predictors; ``way`` is what to do where its gap is large.
 
-    ``held`` makes the predictors without their own rows, where the mode itself cannot.
+    ``held`` makes the predictors without their own rows, where the mode itself cannot, and ``refit`` the coefficients
+    of the mode of some rows, where it is found as fast as this one.
     """
     notice, gap = "", point.certificate.gap
     if not np.isnan(gap):
@@ -231,6 +243,7 @@ def _of_mode(
     if held is not None:
         left_out = held(model, point.beta, point.f)
     else:
-        coefficients = partial(_coefficients, settings=settings, scale=scale)
-        left_out = left_out_of_mode(settings.readout, model, point, penalty, coefficients)
+        left_out, stopped = left_out_of_mode(settings.readout, model, point, penalty, refit)
+        if stopped is not None:
+            outcome.interrupted, outcome.reason = True, f" ({stopped})" if str(stopped) else ""
     return Fit(settings.readout.point(point.beta, scale), left_out, scale, outcome, gap=gap, notice=notice)

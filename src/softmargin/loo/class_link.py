@@ -238,7 +238,7 @@ class _Problem:
     def unit(self) -> float:
         """Reciprocal size of the contrast scores."""
         size = float(self.weight @ (self.z * self.z).sum(axis=1)) / (float(self.weight.sum()) * len(self.A))
-        return 1.0 / max(math.sqrt(size), 1e-100)
+        return 1.0 / min(max(math.sqrt(size), 1e-100), 1e100)
 
     def matrix(self, log_a: float, E: Array) -> Array:
         """M of a slope and deviations from it."""

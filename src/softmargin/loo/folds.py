@@ -9,13 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from softmargin.core.array import Array
+from softmargin.designs.dense import Dense
 from softmargin.designs.kernel.features import rescaled
+from softmargin.designs.sparse import Sparse
 from softmargin.designs.standardize import Columns
 
-__all__ = ["Part", "folds", "row_order"]
+__all__ = ["Part", "design_order", "folds", "row_order"]
 
 _WHOLE = 1e-12  # share of a row that rounding makes of none
-_SKEW = 1e-9  # mean third power, as a share of that of absolute values, below which there is none
 
 
 class Part(NamedTuple):
@@ -59,22 +60,29 @@ def _dealt(end: Array, number: int, k: int) -> Array:
     return np.asarray(rounds + np.clip(end - k * rounds - number, 0.0, 1.0))
 
 
-def row_order(X: Any, columns: Columns | None) -> Array:
-    """A number for every row, in which they are dealt to folds: neither their order nor that of the columns matters.
+def row_order(X: Any, columns: Columns | None, label: Any, count: Array) -> Array:
+    """The same of an array or sparse matrix, whose ``columns`` are standardized where they are given."""
+    Z: Any = rescaled(X, columns)
+    sparse: bool = sp.issparse(Z)
+    if sparse:
+        p = Z.shape[1]
+        return design_order(Sparse(sp.csr_matrix(Z), np.zeros(p), np.ones(p), False), label, count)
+    return design_order(Dense.plain(np.where(np.isnan(Z), 0.0, Z) if np.isnan(Z).any() else Z), label, count)
 
-    Nor do units, zeros and signs of ``columns`` that are standardized; None leaves them as they are. Rows are ranked by
-    their length, then by products with the mean third powers of the columns, and of their squares with the mean fourth
-    powers, so that rows of two values each that are as long are told apart.
+
+def design_order(design: Any, label: Any, count: Array) -> Array:
+    """A number for every row, in which rows are dealt to folds: neither their order nor that of the columns matters.
+
+    Rows are ranked by their length, then by the product with the mean of their class: units, zeros and signs of
+    standardized columns do not matter, nor does a row that counts twice. Rows which these leave together, as where
+    columns of two values have nothing to do with the classes, go by the sum of their entries.
     """
-    X, sparse = rescaled(X, columns), sp.issparse(X)
-    Z: Any = X if sparse else np.where(np.isnan(X), 0.0, X)
+    label, own = np.asarray(label), np.zeros(len(label))
     with np.errstate(over="ignore", invalid="ignore"):  # columns of 1e200: such rows stay in the order they have
-        squares = Z.multiply(Z) if sparse else Z * Z
-        cubes = squares.multiply(Z) if sparse else squares * Z
-        third, least = (np.asarray(part.mean(axis=0)).ravel() for part in (cubes, abs(cubes)))
-        third = np.where(np.abs(third) > _SKEW * least, third, 0.0)  # of symmetric columns there is rounding alone
-        fourth = np.asarray((squares.multiply(squares) if sparse else squares * squares).mean(axis=0)).ravel()
-        length = np.asarray(squares.sum(axis=1)).ravel()
-        keys = np.column_stack([length, Z @ third, squares @ fourth])
+        for r in np.unique(label):
+            inside = count * (label == r)
+            mean = design.rmatvec(inside) / inside.sum()
+            own[label == r] = design.matvec(mean)[label == r]
+        keys = np.column_stack([design.norms(), own, design.matvec(np.ones(design.shape[1]))])
         keys = np.nan_to_num(keys / np.maximum(np.abs(keys).max(axis=0, initial=0.0), 1e-300))
     return np.unique(np.round(keys, 10), axis=0, return_inverse=True)[1].ravel().astype(float)

@@ -289,7 +289,7 @@ def _choose_by_refits(recipe: Recipe, data: Data, form: dict[str, Any], model: M
         other = fit_two_classes(recipe.refit(candidate), *some, streams=form["streams"], part=True)
         return loss_of(other.probability(held, "calibrated"), label[test.rows])
 
-    order = cache(lambda: row_order(X.X if recipe.effects else X, columns))
+    order = cache(lambda: row_order(X.X if recipe.effects else X, columns, label, count))
     chosen = chosen_by(two_classes(recipe, quick, loss, label, count, order)).chosen
     return _Plan(Decision(chosen, None), False, lambda decision, fit: None, model, False)
 
@@ -309,8 +309,8 @@ def _choose(recipe: Recipe, data: Data, form: dict[str, Any], model: Model, sett
         quick_model = normal.model
         quick_settings = replace(settings, readout=replace(settings.readout, basis=normal.basis))
 
-    order = cache(lambda: row_order(X[index], columns))
     label, number = (sign[index] > 0.0).astype(np.intp), count[index]
+    order = cache(lambda: row_order(X[index], columns, label, number))
     try:
         if is_wide(recipe, len(columns.keep), count):
             aims: dict[str, Any] = {"tilts": recipe.tilts, "label": label, "count": number, "order": order()}

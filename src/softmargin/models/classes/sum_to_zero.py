@@ -162,7 +162,7 @@ def fit_sum_to_zero(
                     partial(loss, prior=prior),
                     label,
                     count,
-                    cache(lambda: row_order(X.X if recipe.effects else X, columns)),
+                    cache(lambda: row_order(X.X if recipe.effects else X, columns, label, count)),
                     recipe.tilts,
                     base=k * (_BASE if own_weight and not recipe.selects else covers),
                     covers=k * covers,

@@ -48,7 +48,7 @@ def counted(rows: KernelRows) -> Array:
 
 def ordered(rows: KernelRows, setting: Setting) -> Array:
     """The order in which rows are dealt to folds: in the columns that the kernel sees, units do not matter."""
-    return row_order(rows.X, setting.columns)
+    return row_order(rows.X, setting.columns, rows.label, counted(rows))
 
 
 def refit(
