@@ -16,11 +16,12 @@ from softmargin.loo.link import fit_link
 from softmargin.losses import Hinge
 from softmargin.models.kernel import cold as cold_rule
 from softmargin.models.kernel import inducing
+from softmargin.models.kernel.cold import RATE, SPREAD
 from softmargin.models.kernel.folds import ordered
 from softmargin.models.kernel.search import KernelRows, kernel_prior, quick_fit, settings_of
 from softmargin.rows.streams import Streams
 
-PLAIN = Candidate(False, 16.0)
+PLAIN = Candidate(False, RATE)
 
 
 def seeds():
@@ -47,7 +48,8 @@ def cold(digits):
 
 def test_clean_rows_are_fitted_with_a_large_margin(digits, cold, monkeypatch):
     X, new, y, label = digits
-    assert (cold.learning_rate_, cold.scale_) == (16.0, pytest.approx(0.5))
+    assert (cold.learning_rate_, cold.scale_) == (RATE, pytest.approx(SPREAD))
+    assert pytest.approx(8.0) == 2.0 * RATE * SPREAD**2, "the cost of the support vector machine"
     monkeypatch.setattr(inducing, "colder", lambda *_: None)
     learned = BayesianKernelClassifier(random_state=0).fit(X, y)
     assert learned.learning_rate_ <= 1.0
@@ -73,12 +75,12 @@ def test_its_mean_tends_to_a_support_vector_machine(digits):
 def test_choices_tell_of_it(cold):
     table = cold.choices_
     taken = table[table["taken"]]
-    assert set(taken["learning_rate"]) == {16.0}
-    assert set(taken["scale"]) == {0.5}
+    assert set(taken["learning_rate"]) == {RATE}
+    assert set(taken["scale"]) == {SPREAD}
     assert taken["n_inducing"].dropna().tolist() == [len(cold.posterior_.mean) - 1]
     assert set(taken["length_scale"]) == {cold.length_scale_}
     folds = table[table["method"] == "folds"]
-    tried = folds[folds["scale"] == 0.5]
+    tried = folds[folds["scale"] == SPREAD]
     learned = folds[folds["scale"].isna()].iloc[-1]
     best = tried.loc[tried["score"].idxmin()]
     assert best["score"] < learned["score"], "folds preferred it"
@@ -93,12 +95,12 @@ def test_folds_choose_with_one_link_for_all():
         X, np.where(y > 0, 1.0, -1.0), np.ones(500), np.ones(500), Hinge(), kernel_prior("learn"), seeds()
     )
     some, setting = rows.at_candidate(PLAIN), settings_of(rows, "rbf", 24.0, False)[0]
-    machine = quick_fit(replace(some, prior=kernel_prior(0.5)), setting)
+    machine = quick_fit(replace(some, prior=kernel_prior(SPREAD)), setting)
     settled = SimpleNamespace(machine=machine, setting=setting, record=Record())
-    score = cold_rule._folds(rows, settled).score(setting, PLAIN, 0.5, 1e-6, {})
+    score = cold_rule._folds(rows, settled).score(setting, PLAIN, SPREAD, 1e-6, {})
     f, v = np.empty((2, 500))
     for train, test in folds(rows.label, ordered(rows, setting), rows.count, 3, False):
-        given = {"learning_rate": 16.0, "scale": 0.5, "length_scale": 24.0, "standardize": False, "basis": "full"}
+        given = {"learning_rate": RATE, "scale": SPREAD, "length_scale": 24.0, "standardize": False, "basis": "full"}
         part = BayesianKernelClassifier(**given).fit(X[train.rows], y[train.rows])
         f[test.rows], v[test.rows] = part._fitted.moments(X[test.rows])
     right = fit_link(rows.sign, f, v, rows.weight, 0.0).score
@@ -108,11 +110,11 @@ def test_folds_choose_with_one_link_for_all():
     assert score < 0.3 * entropy(rows.label, rows.weight)
 
 
-@pytest.mark.parametrize(("gain", "rate"), [(1.9, 1.0), (2.1, 16.0)])
+@pytest.mark.parametrize(("gain", "rate"), [(1.9, 1.0), (2.1, RATE)])
 def test_a_gain_that_a_few_rows_may_bring_is_not_enough(digits, gain, rate, monkeypatch):
     """What folds must gain is a log likelihood, of all their rows."""
     X, _, y, _ = digits
-    monkeypatch.setattr(cold_rule._Folds, "score", lambda _, *given: 0.05 - gain / 500 * (given[2] == 0.5))
+    monkeypatch.setattr(cold_rule._Folds, "score", lambda _, *given: 0.05 - gain / 500 * (given[2] == SPREAD))
     assert BayesianKernelClassifier(random_state=0).fit(X, y).learning_rate_ == rate
 
 
@@ -123,7 +125,7 @@ def test_a_class_with_too_few_rows_for_folds_leaves_no_score():
     rows = KernelRows(X[keep], sign, np.ones(31), np.ones(31), Hinge(), kernel_prior(0.5), seeds())
     setting = settings_of(rows, "rbf", 24.0, False)[0]
     settled = SimpleNamespace(machine=quick_fit(rows, setting), setting=setting, record=Record())
-    assert cold_rule._folds(rows, settled).score(setting, PLAIN, 0.5, 1e-6, {}) == np.inf
+    assert cold_rule._folds(rows, settled).score(setting, PLAIN, SPREAD, 1e-6, {}) == np.inf
     assert not settled.record.entries
 
 
@@ -141,7 +143,7 @@ def test_what_is_given_leaves_no_room_for_it(digits, given):
     X, _, y, _ = digits
     model = BayesianKernelClassifier(length_scale=24.0, standardize=False, random_state=0, **given).fit(X, y)
     assert "scale" not in model.choices_
-    assert model.learning_rate_ != 16.0
+    assert model.learning_rate_ != RATE
 
 
 def test_a_length_that_is_given_stays(digits):

@@ -7,6 +7,7 @@ mode, a support vector machine whose cost is ``2 * rate * scale**2``; its spread
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from softmargin.engines.vi.inducing import Neighbour
 from softmargin.inference.choices import Candidate, Record, entropy, refitted
 from softmargin.loo.folds import Part
 from softmargin.loo.link import WORTH, fit_link
-from softmargin.models.cold import RATE, SPREAD
+from softmargin.models import cold as linear
 from softmargin.models.kernel.choice import Settled
 from softmargin.models.kernel.folds import counted, ordered, refit, sampled
 from softmargin.models.kernel.levels import messages_at
@@ -26,10 +27,13 @@ from softmargin.models.kernel.models import KernelBinary
 from softmargin.models.kernel.search import ROUGH, Before, KernelRows, Setting, kernel_prior
 from softmargin.models.kernel.search import WORTH as ENOUGH
 
-__all__ = ["TIGHT", "Cold", "colder"]
+__all__ = ["RATE", "SPREAD", "TIGHT", "Cold", "colder"]
 
-# Of the rates and spreads with the same cost, from (4, 1) to (64, 1/4), which all predict alike, RATE and SPREAD are
-# the middle, which has the steadiest link.
+# The cost of linear rows. Of the rates and spreads that have it, on 14 sets by four splits, (32, 0.35) has 0.05 %
+# fewer errors (standard error 0.02) and a lower log loss (0.0005, 0.0003) than (16, 1/2), and is level with it where
+# all rows are easy; (64, 1/4) has 0.06 % fewer, and links that are too sure of easy rows.
+RATE = 32.0
+SPREAD = math.sqrt(linear.RATE * linear.SPREAD**2 / RATE)
 _CLEAN = 2.0 / 3.0  # share of the entropy of the classes from which they overlap too much for hard margins
 TIGHT = 1e-6  # tolerance: at 1e-4 rows at the margin have no stable curvature yet, and leave-one-out needs it
 _STEP = 0.5  # step of the width, as a power of two: the learned posterior has found it to a factor of two
