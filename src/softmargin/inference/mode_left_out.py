@@ -36,6 +36,7 @@ def left_out_of_mode(
     Products alone take long: what is left out of their modes is made when somebody asks for it.
     """
     stopped: KeyboardInterrupt | None = None
+    later = model.space.offers("left_out")
 
     def made(readout: Any, model: Model) -> HeldOut:
         nonlocal stopped
@@ -45,12 +46,14 @@ def left_out_of_mode(
             return held
         try:
             return _refits(model, readout, coefficients) or held
-        except KeyboardInterrupt as stop:  # what there is is kept
+        except KeyboardInterrupt as stop:
+            if later:  # somebody asked for just this, and can ask again
+                raise
             stopped = stop
             return held
 
-    left_out = deferred(readout, model, made) if model.space.offers("left_out") else made(readout, model)
-    return left_out, stopped
+    left_out = deferred(readout, model, made) if later else made(readout, model)
+    return left_out, stopped  # which ``made`` may have set
 
 
 def far(f: Array, out: Array, weight: Array) -> bool:
