@@ -61,7 +61,7 @@ def _dealt(end: Array, number: int, k: int) -> Array:
 
 
 def row_order(X: Any, columns: Columns | None, label: Any, count: Array) -> Array:
-    """The same of an array or sparse matrix, whose ``columns`` are standardized where they are given."""
+    """``design_order`` of an array or sparse matrix, whose ``columns`` are standardized where they are given."""
     Z: Any = rescaled(X, columns)
     sparse: bool = sp.issparse(Z)
     if sparse:
