@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks import common
 from benchmarks.unseen.methods import CLASSIFIERS, LEAST, REFERENCE, REGRESSORS, SEVERAL
-from benchmarks.unseen.tasks import KINDS, Task, tasks
+from benchmarks.unseen.tasks import KINDS, SPLITS, Task, tasks
 
 METHODS = {"two classes": CLASSIFIERS, "many classes": SEVERAL, "regression": REGRESSORS, "wide": CLASSIFIERS}
 BEHIND = 0.005
@@ -127,7 +127,7 @@ def _percent(value: float) -> str:
 
 def main() -> None:
     options = common.parser(__doc__)
-    options.add_argument("--splits", type=int, default=5)
+    options.add_argument("--splits", type=int, help="of every set (default: 3, of wide sets 20)")
     options.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS, metavar="KIND")
     options.add_argument(
         "--json", type=Path, metavar="FILE", help="every single figure; a run that was stopped goes on"
@@ -142,7 +142,7 @@ def main() -> None:
                 key = f"{task.name} ({kind})"
                 if key in results:
                     continue
-                results[key] = measured(task, 2 if options.quick else options.splits)
+                results[key] = measured(task, 2 if options.quick else options.splits or SPLITS[kind])
                 print(key, flush=True)
                 if options.json:
                     options.json.write_text(json.dumps(results))

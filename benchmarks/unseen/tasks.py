@@ -15,10 +15,11 @@ from scipy.stats import rankdata
 
 from benchmarks.unseen.frames import SEEN, frames, order
 
-__all__ = ["COUNTS", "KINDS", "Task", "tasks"]
+__all__ = ["COUNTS", "KINDS", "SPLITS", "Task", "tasks"]
 
 COUNTS = {"two classes": 44, "many classes": 12, "regression": 12, "wide": 5}
 KINDS = tuple(COUNTS)
+SPLITS = {"two classes": 3, "many classes": 3, "regression": 3, "wide": 20}  # 60 training rows vary more than 1400 do
 _ROWS = (100, 2000)  # fewer are left out, more are cut at random
 _COLUMNS = (2, 100)  # after categories are made indicators
 _LEVELS = 12  # of a category at most; columns of more levels are names
