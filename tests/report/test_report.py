@@ -110,6 +110,18 @@ def test_what_a_fit_warned_of_is_in_its_report():
     assert "has nothing to warn of" not in report(model).html
 
 
+def test_scores_are_called_optimistic_where_no_refits_were_made():
+    def told(n, p, rate):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((n, p))
+        model = BayesianSVC(learning_rate=rate).fit(X, X[:, 0] + rng.standard_normal(n) > 0.0)
+        assert model.loo_.max_kv > 0.8
+        return model.loo_.method, "are optimistic" in report(model).html
+
+    assert told(40, 10, 4.0) == ("closed form", True)
+    assert told(60, 900, "auto") == ("refits of 10 folds", False)
+
+
 def test_a_model_that_was_saved_has_the_same_report(tmp_path):
     save(model_of("pairs"), tmp_path / "model")
     assert report(load(tmp_path / "model")).html == report(model_of("pairs")).html

@@ -15,6 +15,7 @@ from softmargin.loo.bend import ENOUGH, Bend, fit_bend
 from softmargin.rows.totals import totals_of
 
 __all__ = [
+    "CLOSED",
     "FEW",
     "TRUSTED",
     "WORTH",
@@ -97,7 +98,7 @@ class LeaveOneOut(NamedTuple):
     """How well each row is predicted without itself.
 
     ``score`` is the mean log loss of the fitted link on leave-one-out predictors, ``error`` its error rate,
-    ``max_kv`` the largest share of a predictor's precision that its own row supplies: above 0.7 the score is
+    ``max_kv`` the largest share of a predictor's precision that its own row supplies: above 0.6 the score is
     optimistic and nothing is chosen by it. ``objective`` is that of a link without doubt and bend, with the penalties
     on log lam and log a; ``method`` says where the predictors come from. With a bend, each row is scored by the curve
     without it.

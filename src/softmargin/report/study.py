@@ -15,6 +15,7 @@ from softmargin.estimators.formula.formula import Formula
 from softmargin.estimators.given.kinds import at_home
 from softmargin.estimators.kernel_machine import KernelMachine
 from softmargin.estimators.tabular.tabular import Tabular
+from softmargin.loo.link import CLOSED, TRUSTED
 from softmargin.plots.numbers.coefficients import Coefficients, coefficients
 from softmargin.plots.numbers.curves import band, reliability
 from softmargin.plots.numbers.outcomes import (
@@ -32,7 +33,6 @@ __all__ = ["Study"]
 WHAT = "report"
 _LEVEL = 0.95
 _OFF = 0.4  # share of rows outside of the calibration band from which it is told: four times what is expected
-_TRUSTED = 0.7  # share of a predictor's precision from its own row above which left-out scores are optimistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +122,9 @@ class Study:
     def worries(self) -> list[str]:
         """What to worry about, in sentences."""
         found = list(self.machine._worries())
-        largest = float(self.machine.loo_.max_kv) if "max_kv" in self.machine.loo_._fields else np.nan
-        if largest > _TRUSTED:
+        loo = self.machine.loo_
+        largest = float(loo.max_kv) if "max_kv" in loo._fields else np.nan
+        if largest > TRUSTED and ("method" not in loo._fields or loo.method == CLOSED):
             found.append(
                 f"single rows decide much of their own prediction (up to {100.0 * largest:.0f} %), so that scores of "
                 "left-out rows are optimistic; more rows, or fewer columns, would help."
