@@ -175,3 +175,21 @@ def test_names_need_a_frame_and_classes_need_pairs(data):
     with pytest.raises(ValueError, match="use multi_class='pairwise'"):
         BayesianSVC({"age": Ridge(0.5), ...: Ridge()}, multi_class="sum-to-zero").fit(X, three)
     assert BayesianSVC({"age": Ridge(0.5), ...: Ridge()}).fit(X, three).coef_.shape == (3, 4)
+
+
+@pytest.mark.parametrize("prior", [{0: Ridge(0.5), ...: Lasso(1.0)}, {0: Ridge(), ...: Ridge(0.3)}])
+def test_modes_take_what_is_chosen_for_them(prior):
+    """With classes of one size tilted weights are plain ones, so that the rate is all there is to give."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((140, 4))
+    y = X[:, 0] + rng.logistic(size=140) > 0.0
+    few = min(int(y.sum()), int((~y).sum()))
+    keep = np.sort(np.concatenate((np.flatnonzero(y)[:few], np.flatnonzero(~y)[:few])))
+    X, y = X[keep], y[keep]
+    model = BayesianSVC(prior, "map").fit(X, y)
+    given = BayesianSVC(prior, "map", learning_rate=model.learning_rate_).fit(X, y)
+    np.testing.assert_allclose(model.coef_, given.coef_, atol=1e-4)
+    assert model.loo_.score == pytest.approx(given.loo_.score, abs=2e-3)
+    assert 0.3 < model.loo_.score < np.log(2.0)
+    three = BayesianSVC(prior, "map").fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
+    assert three.score(X, np.digitize(X[:, 0], [-0.5, 0.5])) > 0.8

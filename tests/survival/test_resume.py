@@ -1,5 +1,6 @@
 """A fit that was stopped, at any step of any of its runs, goes on as if it had not been."""
 
+import contextlib
 import errno
 import itertools
 import os
@@ -135,6 +136,32 @@ def test_a_fit_that_goes_on_is_bitwise_one_that_was_never_stopped(name, tmp_path
         stopping(None)
         again = make(random_state=1, checkpoint=folder, checkpoint_every=1e-6, resume=True).fit(X, y)
         assert equal(everything(again, X), plain)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_fit_whose_time_was_over_goes_on_wherever_that_was(tmp_path, monkeypatch):
+    """Also among the runs that one number is averaged over: those that followed were of another fit."""
+    X, y, _ = rows()
+    plain = everything(BayesianSVC(random_state=1).fit(X, y), X)
+    check, looks = watch.TimeLimit.check, {"made": 0}
+
+    def over(limit, last):
+        looks["made"] += 1
+        if looks["made"] == last:
+            limit.over = True
+            raise watch.OutOfTime("the time is over")
+
+    for last in range(3, 40):
+        own = {"random_state": 1, "checkpoint": str(tmp_path / str(last)), "checkpoint_every": 1e-6}
+        looks["made"] = 0
+        monkeypatch.setattr(watch.TimeLimit, "check", lambda limit, last=last: over(limit, last))
+        with contextlib.suppress(TimeoutError):  # there was nothing to keep yet
+            BayesianSVC(max_time=1e9, **own).fit(X, y)
+        monkeypatch.setattr(watch.TimeLimit, "check", check)
+        assert equal(everything(BayesianSVC(resume=True, **own).fit(X, y), X), plain)
+        if looks["made"] < last:
+            break
+    assert 10 < last < 39, "at every look at the clock"
 
 
 def test_a_fit_that_is_stopped_twice_goes_on_twice(tmp_path, stopping):

@@ -189,6 +189,7 @@ def run(
                 place.close(lambda: saved(ended=True))
     except KeyboardInterrupt as stop:
         if inner or outcome.n_iter == since:
+            place.forsake()
             raise
         outcome.interrupted = True
         if isinstance(stop, OutOfTime):  # between two steps, where Ctrl-C need not be

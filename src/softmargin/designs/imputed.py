@@ -240,17 +240,19 @@ class Imputed(Design):
                 out[p.row[rows]] = np.einsum("ij,jrs->irs", s, turned @ turned.transpose(0, 2, 1))
         return out
 
-    def scatter(self) -> Array:
-        """``sum_i S_i`` over the slopes."""
+    def scatter(self, times: Array) -> Array:
+        """``sum_i times_i S_i`` over the slopes."""
         A = np.zeros((self.covariates.shape[1], self.covariates.shape[1]))
-        total = self._total(np.ones(self.shape[0]), 0, None)
+        total = self._total(times, 0, None)
         if total is not None:
             self._spread_to(total, 0, A)
         return A
 
-    def log_volume(self) -> float:
-        """``sum_i log |S_i|``."""
-        return float(np.log(self.s).sum() + 2.0 * self.log_det[self.patterns.kind].sum())
+    def log_volume(self, times: Array) -> float:
+        """``sum_i times_i log |S_i|``."""
+        own = times[self.patterns.row]
+        each = np.repeat(own, np.diff(self.patterns.cell))
+        return float(each @ np.log(self.s) + 2.0 * (own @ self.log_det[self.patterns.kind]))
 
     def cells(self) -> Cells:
         """Mean and standard deviation of every missing entry."""

@@ -69,6 +69,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
         raise KeyboardInterrupt("interrupted while the mode was being prepared")
     there, state, unknowns = view(model, quick.outcome.state)
     mean = settings.readout.predictors(there, state.coefficients[0], state.f)
+    out = settings.readout.of_fit(there, state, unknowns) if quick.held is None else quick.held
     prior: Any = model.prior
     if prior.parts:
         prior = prior.settled(state.prior)
@@ -78,7 +79,7 @@ def _beside(model: Model, settings: Settings, first: Fit | None) -> Fit:
 
     def held(now: Model, beta: Array, f: Array, unknowns: tuple[Any, ...] = ()) -> Any:
         predictors = settings.readout.predictors(now, beta, f)
-        return settings.readout.of_point(now, predictors, mean, quick.held, unknowns)
+        return settings.readout.of_point(now, predictors, mean, out, unknowns)
 
     convex, values = prior.penalty(1.0) is not None, dict(state.prior.values)
     exact = convex and prior.centre is None and model.loss.margin_slope > 0.0

@@ -82,7 +82,7 @@ def compose(
     prior = recipe.prior if prior is None else prior
     missing = len(unknowns) if recipe.incomplete else None
     if recipe.incomplete:
-        unknowns = (*unknowns, Missing())
+        unknowns = (*unknowns, Missing(weight=data.weight))
     if recipe.effects:
         terms = coded(recipe.effects, data.X, data.columns, part=part)
         model = _with_terms(recipe, data, terms, prior, loss, streams, workers)

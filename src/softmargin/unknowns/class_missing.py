@@ -154,7 +154,8 @@ class ClassMissing(Missing):
     """The missing entries of the rows of a model of several classes, with a normal model of the covariates."""
 
     def start(self, model: Model) -> MissingState:
-        return MissingState(*first_guess(self._rows(model), model.known, self.covariates, alone=True))
+        rows = self._rows(model)
+        return MissingState(*first_guess(rows, model.known, self.covariates, self.times(rows.shape[0]), alone=True))
 
     def _rows(self, model: Model) -> Any:
         return _design(model).base
@@ -178,6 +179,8 @@ class ClassMissing(Missing):
         face = seen.of(model.loss)
         grow, pairs = own.grow, (model.y, model.c, own.grow, seen.message.w * own.grow**2, seen.message.b * own.grow)
         y, c, grow, w, b = (_table(own, patterns, values) for values in pairs)  # messages about the scores themselves
+        times = self.times(own.base.shape[0])[patterns.row, None]
+        c, w, b = c / times, w / times, b / times
 
         def look(w: Array, b: Array) -> tuple[Array, Array, Array]:
             f, v, part = rows.predictors(*rows.answer(w, b))
@@ -212,7 +215,7 @@ class ClassMissing(Missing):
         patterns, own = state.patterns, _design(model)
         F, _ = whiten(patterns, state.law.precision)
         X = predicted(state.X, patterns, F, state.law.mean, state.law.precision)
-        w, b, e = _random(random, model, patterns, chain.f)
+        w, b, e = _random(random, model, self.times(own.base.shape[0]), patterns, chain.f)
         lead, beta = int(own.base.intercept), chain.beta.reshape(own.k, -1)
         f0 = X[patterns.row] @ beta[:, lead:].T + beta[:, :lead].sum(axis=1)
         each = [to_coordinates(patterns, F, np.broadcast_to(one, (len(f0), len(one)))) for one in beta[:, lead:]]
@@ -275,7 +278,7 @@ def _coordinates(
     return _Rows(patterns, np.ascontiguousarray(C @ beta.T), v0, g, t, L), F, log_det, X
 
 
-def _random(random: Any, model: Model, patterns: Patterns, f: Array) -> tuple[Array, Array, Array]:
+def _random(random: Any, model: Model, times: Array, patterns: Patterns, f: Array) -> tuple[Array, Array, Array]:
     """Messages about the incomplete rows' scores at latents drawn given f, and a normal number per entry."""
     own = _design(model)
     w, b = np.zeros((2, len(own.index)))
@@ -284,6 +287,6 @@ def _random(random: Any, model: Model, patterns: Patterns, f: Array) -> tuple[Ar
     for cell in model.blocks.cells:
         at = cell.lo + np.flatnonzero(wanted[own.index[cell.lo : cell.hi]])
         rng = random.at(Purpose.MISSING, cell=cell.number)
-        w[at], b[at] = model.loss.draw(rng, model.y[at], model.c[at], f[at])
+        w[at], b[at] = model.loss.draw(rng, model.y[at], model.c[at] / times[own.index[at]], f[at])
     e = random.at(Purpose.MISSING, cell=len(model.blocks.cells)).standard_normal(int(patterns.cell[-1]))
     return _table(own, patterns, w * own.grow**2), _table(own, patterns, b * own.grow), e

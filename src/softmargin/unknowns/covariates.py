@@ -67,44 +67,49 @@ class CovariatePrior:
             )
         return self.df
 
-    def width(self, n: int, d: int) -> float:
+    def width(self, n: float, d: int) -> float:
         """Scale of the inverse Wishart for n rows of d columns."""
         if self.spread is None:
             return 0.01 if n >= 2 * d else 1.0
         return self.spread
 
-    def expect(self, X: Array, scatter: Array, precision: Array) -> tuple[CovariateLaw, float]:
+    def expect(
+        self, X: Array, scatter: Array, precision: Array, times: Array | None = None
+    ) -> tuple[CovariateLaw, float]:
         """The best normal density of mu, then the best inverse Wishart density of Sigma, and their part of the bound.
 
-        ``X`` has the means of the rows and ``scatter`` the sum of their covariances; the bound is
-        ``E log p(x, mu, Sigma) - E log q(mu, Sigma)``, the entropy of the missing entries left to others.
+        ``X`` has the means of the rows, which count ``times`` times each, and ``scatter`` the sum of their covariances;
+        the bound is ``E log p(x, mu, Sigma) - E log q(mu, Sigma)``, the entropy of the missing entries left to others.
         """
-        n, d = X.shape
+        times = np.ones(len(X)) if times is None else times
+        n, d = float(times.sum()), X.shape[1]
         nu, flat = self.degrees(d), self.mean_scale**-2
         A = n * precision
         A.flat[:: d + 1] += flat
-        q = Gaussian.from_precision(A, precision @ X.sum(axis=0))
+        q = Gaussian.from_precision(A, precision @ (times @ X))
         around = q.root @ q.root.T
-        rate = self._rate(X - q.mean) + n * around + scatter
+        rate = self._rate(X - q.mean, times) + n * around + scatter
         law = CovariateLaw(q.mean, (nu + n) * _inverse(rate))
         bound = 0.5 * (d - q.logdet + d * math.log(flat) - flat * float(q.mean @ q.mean + around.trace()))
         bound += 0.5 * nu * d * math.log(self.width(n, d)) - float(multigammaln(0.5 * nu, d))
         bound += float(multigammaln(0.5 * (nu + n), d)) - 0.5 * (nu + n) * float(np.linalg.slogdet(rate)[1])
         return law, bound + 0.5 * n * d * (math.log(2.0) - _LOG_2PI)
 
-    def draw(self, rng: np.random.Generator, X: Array, precision: Array) -> CovariateLaw:
-        """mu given Sigma and the rows, then Sigma given mu and the rows."""
-        n, d = X.shape
+    def draw(self, rng: np.random.Generator, X: Array, precision: Array, times: Array | None = None) -> CovariateLaw:
+        """mu given Sigma and the rows, which count ``times`` times each, then Sigma given mu and the rows."""
+        times = np.ones(len(X)) if times is None else times
+        n, d = float(times.sum()), X.shape[1]
         A = n * precision
         A.flat[:: d + 1] += self.mean_scale**-2
-        mean = Gaussian.from_precision(A, precision @ X.sum(axis=0)).draw(rng)
-        drawn = wishart.rvs(self.degrees(d) + n, _inverse(self._rate(X - mean)), random_state=rng)
+        mean = Gaussian.from_precision(A, precision @ (times @ X)).draw(rng)
+        drawn = wishart.rvs(self.degrees(d) + n, _inverse(self._rate(X - mean, times)), random_state=rng)
         return CovariateLaw(mean, np.reshape(drawn, (d, d)))
 
-    def _rate(self, centred: Array) -> Array:
+    def _rate(self, centred: Array, times: Array) -> Array:
         """Scale matrix of the prior plus the squares of the rows."""
-        rate: Array = centred.T @ centred
-        rate.flat[:: len(rate) + 1] += self.width(*centred.shape)
+        scaled = centred * np.sqrt(times)[:, None]
+        rate: Array = scaled.T @ scaled
+        rate.flat[:: len(rate) + 1] += self.width(float(times.sum()), len(rate))
         return rate
 
 

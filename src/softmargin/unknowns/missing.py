@@ -17,16 +17,16 @@ from softmargin.core.model import Model
 from softmargin.core.unknown import Seen, Unknown
 from softmargin.core.visits import predictors
 from softmargin.designs.dense import Dense
-from softmargin.designs.imputed import Cells, Imputed, given_observed, predicted
-from softmargin.designs.missing_patterns import Patterns, missing_patterns, rotate, to_cells, to_coordinates, whiten
+from softmargin.designs.imputed import Cells, Imputed, given_observed
+from softmargin.designs.missing_patterns import Patterns, missing_patterns
 from softmargin.rows.streams import Purpose
 from softmargin.solvers.full import Full
+from softmargin.unknowns._entry_densities import refreshed
 from softmargin.unknowns._entry_draws import draw_entries
 from softmargin.unknowns.covariates import CovariateLaw, CovariatePrior
 
 __all__ = ["EntryAverage", "Missing", "MissingDraw", "MissingState", "completed", "first_guess"]
 
-_FLOOR = 1e-14  # least variance of a predictor: messages stay finite where the coefficients are known and zero
 _ENTROPY = 1.0 + math.log(2.0 * math.pi)
 
 
@@ -68,11 +68,19 @@ def completed(model: Model, design: Imputed) -> Model:
 
 
 def first_guess(
-    design: Any, known: int, prior: CovariatePrior, *, alone: bool = False, tol: float = 1e-6, most: int = 100
+    design: Any,
+    known: int,
+    prior: CovariatePrior,
+    times: Array,
+    *,
+    alone: bool = False,
+    tol: float = 1e-6,
+    most: int = 100,
 ) -> tuple[Imputed, CovariateLaw]:
     """The rows completed without the responses, and the covariates' law then, by their own alternation.
 
-    The last ``known`` columns are no covariates; ``alone``, every incomplete row has a covariance of its own.
+    Rows count ``times`` times each. The last ``known`` columns are no covariates; ``alone``, every incomplete row has a
+    covariance of its own.
     """
     lead = int(design.intercept)
     everything = design.rows(np.arange(design.shape[0]))
@@ -89,8 +97,8 @@ def first_guess(
         guess = given_observed(X, law.mean, law.precision, intercept=bool(lead), patterns=patterns)
         if not missing.any():
             break
-        law, value = prior.expect(guess.dense.X, guess.scatter(), law.precision)
-        value += 0.5 * guess.log_volume()
+        law, value = prior.expect(guess.dense.X, guess.scatter(times), law.precision, times)
+        value += 0.5 * guess.log_volume(times)
         if abs(value - last) <= tol * (1.0 + abs(value)):
             break
         last = value
@@ -108,12 +116,18 @@ class Missing(Unknown):
     and variance, which is exact for rows without missing entries and at known coefficients, and the objective is
     otherwise no strict bound; every part raises it.
 
+    A row that weighs w is w rows, each with entries of its own that answer to one response: their density is found
+    from the message of one of them, and counts w times in the covariates' law and in the bound. Draws of these entries
+    are shared by the w rows.
+
     Parameters
     ----------
     covariates : CovariatePrior
         Prior of the covariates' mean and covariance.
     rounds : int
         How often a row's message and its missing entries are brought into agreement within a step, at most.
+    weight : array, optional
+        What the rows weigh, before learning rate and tilt. Default: 1.
 
     References
     ----------
@@ -122,14 +136,20 @@ class Missing(Unknown):
 
     covariates: CovariatePrior = field(default_factory=CovariatePrior)
     rounds: int = 50
+    weight: Array | None = field(default=None, compare=False)
 
     changes_rows = True
+
+    def times(self, n: int) -> Array:
+        """How many rows each of the n rows is."""
+        return np.ones(n) if self.weight is None else self.weight
 
     def start(self, model: Model) -> MissingState:
         """The rows completed without the responses."""
         if type(model.space) is not Full:
             raise TypeError("missing predictors go with one output; impute them before the fit instead.")
-        return MissingState(*first_guess(model.blocks.design, model.known, self.covariates))
+        design = model.blocks.design
+        return MissingState(*first_guess(design, model.known, self.covariates, self.times(design.shape[0])))
 
     def drawn(self, state: MissingState) -> MissingDraw:
         """The entries at their means."""
@@ -164,17 +184,20 @@ class Missing(Unknown):
             return state, 0.0
         if not careful:
             design = self._refreshed(model, state, seen)
-        law, value = self.covariates.expect(design.covariates, design.scatter(), law.precision)
-        return MissingState(design, law), value + 0.5 * (_ENTROPY * len(design.s) + design.log_volume())
+        times = self.times(design.shape[0])
+        law, value = self.covariates.expect(design.covariates, design.scatter(times), law.precision, times)
+        entries = float(times[design.patterns.row] @ np.diff(design.patterns.cell))
+        return MissingState(design, law), value + 0.5 * (_ENTROPY * entries + design.log_volume(times))
 
     def _refreshed(self, model: Model, state: MissingState, seen: Seen) -> Imputed:
         """The best densities of the entries."""
-        face = seen.of(model.loss)
-        return refreshed(face, model, seen.message, *state, seen.mean, seen.root, self.rounds)
+        face, times = seen.of(model.loss), self.times(state.design.shape[0])[state.design.patterns.row]
+        return refreshed(face, model, times, seen.message, *state, seen.mean, seen.root, self.rounds)
 
     def _entries(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> Array:
         """The rows with entries drawn given the rest of a chain."""
-        return draw_entries(random, model, state.patterns, state.law, state.X, chain)
+        times = self.times(len(state.X))
+        return draw_entries(random, model, times, state.patterns, state.law, state.X, chain)
 
     def draw(self, random: Any, model: Model, state: MissingDraw, chain: Any) -> tuple[MissingDraw, Any]:
         """Fresh latents of the incomplete rows, their entries given these, then the covariates' mean and covariance."""
@@ -182,7 +205,7 @@ class Missing(Unknown):
             return state, chain
         X = self._entries(random, model, state, chain)
         rng = random.at(Purpose.COVARIATES)
-        law = self.covariates.draw(rng, X[:, : X.shape[1] - model.known], state.law.precision)
+        law = self.covariates.draw(rng, X[:, : X.shape[1] - model.known], state.law.precision, self.times(len(X)))
         new = MissingDraw(X, law, state.patterns)
         return new, chain._replace(rows=self.apply(model, new).blocks.keep(predictors, chain.beta)[0])
 
@@ -197,99 +220,6 @@ class Missing(Unknown):
     def collector(self) -> EntryAverage:
         """Averages of the entries and of the covariates' law."""
         return EntryAverage()
-
-
-class _Rows(NamedTuple):
-    """The incomplete rows in the coordinates ``x_M = m0 + F'z`` in which all that matters is diagonal.
-
-    The predictor is ``f0 + g'z`` on average over the coefficients, and its second moment
-    ``constant + 2 t'z + sum lam z^2``; g, t and lam have one number per missing entry.
-    """
-
-    patterns: Patterns
-    f0: Array
-    v0: Array
-    g: Array
-    t: Array
-    lam: Array
-
-    def total(self, values: Array) -> Array:
-        """Sum over the cells of a row."""
-        return np.add.reduceat(values, self.patterns.cell[:-1])
-
-    def each(self, values: Array) -> Array:
-        """A row's number for each of its cells."""
-        return np.repeat(values, np.diff(self.patterns.cell))
-
-    def answer(self, k: Array, b: Array) -> tuple[Array, Array]:
-        """Mean and variance of z under row messages (k, b)."""
-        k, b = self.each(k), self.each(b)
-        s = 1.0 / (1.0 + k * self.lam)
-        return (b * self.g - k * self.t) * s, s
-
-    def predictors(self, z: Array, s: Array) -> tuple[Array, Array, Array]:
-        """Mean and variance of the predictors, and minus the divergence of z from the covariates' law."""
-        ahead = self.total(self.g * z)
-        side = self.total((self.t - self.each(self.f0) * self.g) * z)
-        spread = self.v0 + 2.0 * side + self.total(self.lam * z * z) - ahead * ahead
-        v = np.maximum(spread, 0.0) + self.total(self.lam * s) + _FLOOR
-        return self.f0 + ahead, v, 0.5 * self.total(np.log(s) - s - z * z + 1.0)
-
-
-def refreshed(
-    face: Any, model: Model, message: Any, design: Imputed, law: CovariateLaw, mean: Array, root: Array, rounds: int
-) -> Imputed:
-    """The best normal densities of the missing entries for coefficients of this mean and covariance ``root root'``.
-
-    Every row is a concave problem of its own whose solution has the form of ``_Rows.answer``: two numbers per row are
-    iterated, towards the message of the present density, less far where that would lower the row's objective.
-    """
-    rows, F, log_det, X = _coordinates(design, law, mean, root)
-    at = design.patterns.row
-    y, c, k, b = model.y[at], model.c[at], message.w[at], message.b[at]
-
-    def look(k: Array, b: Array) -> tuple[Any, Array]:
-        f, v, part = rows.predictors(*rows.answer(k, b))
-        found = face(y, c, f, v)
-        return found, found.bound + part
-
-    found, value = look(k, b)
-    rho = np.ones(len(at))
-    for _ in range(rounds):
-        new_k, new_b = k + rho * (found.w - k), b + rho * (found.b - b)
-        trial, other = look(new_k, new_b)
-        better = other >= value
-        change = float(np.abs(other - value).sum())  # a step that went too far is taken again, shorter
-        k, b = np.where(better, new_k, k), np.where(better, new_b, b)
-        found = type(found)(*(np.where(better, x, old) for x, old in zip(trial, found, strict=True)))
-        value = np.where(better, other, value)
-        rho = np.where(better, np.minimum(1.0, 1.5 * rho), 0.3 * rho)
-        if change <= 1e-10 * (1.0 + abs(float(value.sum()))):
-            break
-    z, s = rows.answer(k, b)
-    X[design.patterns.of_cells()] += to_cells(design.patterns, F, z)
-    return Imputed(Dense.plain(X, intercept=design.intercept), design.patterns, F, s, log_det, design.known)
-
-
-def _coordinates(design: Imputed, law: CovariateLaw, mean: Array, root: Array) -> tuple[_Rows, Array, Array, Array]:
-    """The incomplete rows ready for their messages, the patterns' factors, and the rows completed without messages."""
-    patterns, lead = design.patterns, int(design.intercept)
-    moment = root @ root.T + np.outer(mean, mean)
-    F, log_det = whiten(patterns, law.precision)
-    F, lam = rotate(patterns, F, np.column_stack((root, mean))[lead:])
-    X = predicted(design.dense.X, patterns, F, law.mean, law.precision)
-    C = np.concatenate((np.ones((len(patterns.row), lead)), X[patterns.row]), axis=1)
-    spread = C @ root
-    slopes = np.broadcast_to(mean[lead:], (len(C), len(mean) - lead))
-    rows = _Rows(
-        patterns,
-        C @ mean,
-        np.einsum("ij,ij->i", spread, spread),
-        to_coordinates(patterns, F, slopes),
-        to_coordinates(patterns, F, (C @ moment)[:, lead:]),
-        patterns.repeated(lam),
-    )
-    return rows, F, log_det, X
 
 
 class EntryAverage:

@@ -246,7 +246,7 @@ def _composed(
         whole = Terms(Ridge(), tuple(term.prior for term in terms))
         bound = whole.bind(free, seen, classes=k).with_fixed(bound)
     blocks = Blocks(design, pairs.in_order(pairs.sign), pairs.in_order(pairs.weight), workers=workers)
-    unknowns: tuple[Any, ...] = (ClassMissing(),) if recipe.incomplete else ()
+    unknowns: tuple[Any, ...] = (ClassMissing(weight=data.weight),) if recipe.incomplete else ()
     missing = 0 if recipe.incomplete else None
     if terms and bound.selects:
         unknowns = (*unknowns, TermScales())

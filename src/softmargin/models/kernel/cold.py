@@ -24,8 +24,8 @@ from softmargin.models.kernel.choice import Settled
 from softmargin.models.kernel.folds import counted, ordered, refit, sampled
 from softmargin.models.kernel.levels import messages_at
 from softmargin.models.kernel.models import KernelBinary
-from softmargin.models.kernel.search import ROUGH, Before, KernelRows, Setting, kernel_prior
 from softmargin.models.kernel.search import WORTH as ENOUGH
+from softmargin.models.kernel.search import Before, KernelRows, Setting, kernel_prior
 
 __all__ = ["RATE", "SPREAD", "TIGHT", "Cold", "colder"]
 
@@ -35,7 +35,7 @@ __all__ = ["RATE", "SPREAD", "TIGHT", "Cold", "colder"]
 RATE = 32.0
 SPREAD = math.sqrt(linear.RATE * linear.SPREAD**2 / RATE)
 _CLEAN = 2.0 / 3.0  # share of the entropy of the classes from which they overlap too much for hard margins
-TIGHT = 1e-6  # tolerance: at 1e-4 rows at the margin have no stable curvature yet, and leave-one-out needs it
+TIGHT = 1e-6  # tolerance: at 1e-4 rows at the margin have no stable curvature yet; leave-one-out needs it, folds do not
 _STEP = 0.5  # step of the width, as a power of two: the learned posterior has found it to a factor of two
 _FARTHEST = 2  # such steps at most to either side
 _JUDGED = 600  # rows, at most, that are dealt to folds: where 267 rows fit and not 400, hard margins gain too little
@@ -87,7 +87,7 @@ def colder(rows: KernelRows, settled: Settled, score: float) -> Cold | None:
         return None
     folds = _folds(sampled(rows, _JUDGED), settled)
     taken = settled.setting.value | {"tilt": candidate.tilt, "learning_rate": candidate.rate}
-    warm = folds.score(settled.setting, candidate, settled.machine.fit.scale, ROUGH, taken)
+    warm = folds.score(settled.setting, candidate, settled.machine.fit.scale, taken)
     learned = request.length_scale == "learn" and settled.setting.kernel.length is not None
     cold, least = folds.searched(Cold(settled.setting, candidate._replace(rate=RATE), settled.machine, learned))
     return cold if (warm - least) * folds.rows.count.sum() > WORTH else None
@@ -101,8 +101,9 @@ class _Folds(NamedTuple):
     f: Array
     v: Array
     record: Record
+    latest: dict[Any, Before]  # what the last fit of the same fold left, at another width
 
-    def score(self, setting: Setting, candidate: Candidate, scale: float, tol: float, value: dict[str, Any]) -> float:
+    def score(self, setting: Setting, candidate: Candidate, scale: float, value: dict[str, Any]) -> float:
         """Log loss of left-out rows under one link of all of them; infinite where a class has too few rows.
 
         With a link for every fold the score would say how sure of itself each one happens to be, not which width
@@ -110,10 +111,12 @@ class _Folds(NamedTuple):
         """
         begun, rows = time.process_time(), self.rows
         w = rows.loss.gaussian(rows.sign, rows.at_candidate(candidate).c, self.f, self.v).w
-        before = Before(w, self.f, np.array([_FREE, scale**-2.0]))
+        settled = Before(w, self.f, np.array([_FREE, scale**-2.0]))
 
         def moments(train: Part, test: Part) -> Array:
-            machine = refit(rows, setting, candidate, before, scale, train, tol=tol)
+            fold = candidate, train.rows.tobytes()
+            machine = refit(rows, setting, candidate, self.latest.get(fold, settled), scale, train)
+            self.latest[fold] = machine.left.of_all(train, len(rows.sign))
             return np.stack(machine.moments(rows.X[test.rows]), axis=1)
 
         found = refitted(rows.label, self.order, rows.count, _FOLDS, moments)
@@ -133,7 +136,7 @@ class _Folds(NamedTuple):
 
         def at(step: int) -> tuple[Cold, float]:
             other = cold._replace(setting=cold.setting.wider(_STEP * step))
-            return other, self.score(other.setting, other.candidate, SPREAD, TIGHT, other.value)
+            return other, self.score(other.setting, other.candidate, SPREAD, other.value)
 
         best, least = at(0)
         if not (cold.learned and np.isfinite(least)):
@@ -152,4 +155,4 @@ class _Folds(NamedTuple):
 
 
 def _folds(rows: KernelRows, settled: Settled) -> _Folds:
-    return _Folds(rows, ordered(rows, settled.setting), *settled.machine.moments(rows.X), settled.record)
+    return _Folds(rows, ordered(rows, settled.setting), *settled.machine.moments(rows.X), settled.record, {})

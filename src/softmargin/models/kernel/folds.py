@@ -11,7 +11,7 @@ from softmargin.core.array import Array
 from softmargin.inference.choices import Candidate, Refits, Trial, refitted
 from softmargin.inference.trials import Trials
 from softmargin.loo.folds import Part, row_order
-from softmargin.models.kernel.search import ROUGH, Before, KernelRows, Quick, Setting, kernel_prior, quick_fit
+from softmargin.models.kernel.search import Before, KernelRows, Quick, Setting, kernel_prior, quick_fit
 from softmargin.rows.streams import Purpose
 
 __all__ = ["SEARCHED", "SampledTrials", "counted", "ordered", "refit", "sampled"]
@@ -58,8 +58,6 @@ def refit(
     before: Before,
     scale: float,
     train: Part,
-    *,
-    tol: float = ROUGH,
 ) -> Quick:
     """A fit of some rows, started from one of all.
 
@@ -70,7 +68,7 @@ def refit(
     some = rows.take(index)
     prior = kernel_prior(scale)
     some = replace(some, count=some.count * share, weight=some.weight * share, prior=prior)
-    machine = quick_fit(some.at_candidate(candidate), setting, start, loose=_TIGHT, tol=tol)
+    machine = quick_fit(some.at_candidate(candidate), setting, start, loose=_TIGHT)
     assert machine is not None
     return machine
 

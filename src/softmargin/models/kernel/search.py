@@ -19,6 +19,7 @@ from softmargin.engines.vi.gaussian import GaussianVI, VIState
 from softmargin.inference.choices import Candidate, Record, tilted
 from softmargin.inference.readout import BinaryReadout
 from softmargin.inference.settings import Fit
+from softmargin.loo.folds import Part
 from softmargin.models.kernel.models import KernelBinary
 from softmargin.priors.ridge import Ridge
 from softmargin.priors.scales import HalfCauchy
@@ -27,7 +28,6 @@ from softmargin.rows.streams import Streams
 from softmargin.solvers.full import Full
 
 __all__ = [
-    "ROUGH",
     "TRUSTED",
     "WIDEST",
     "WORTH",
@@ -44,7 +44,7 @@ __all__ = [
 
 _SPREAD = 2.5  # half of the prior standard deviations of f are larger
 _LOOSE = 1e-3  # share of a row's variance that the features of a fit which is only compared may leave out
-ROUGH = 1e-4  # relative change of the bound at which such a fit stops
+_ROUGH = 1e-4  # relative change of the bound at which such a fit stops
 _STEPS = 40  # most steps of such a fit: where the scale collapses it would take many, and is not chosen
 TRUSTED = 0.8  # largest k v up to which a leave-one-out score may choose a width
 NARROWEST, WIDEST = -3.0, 4.0  # widths tried, as powers of two of the mean distance
@@ -158,6 +158,12 @@ class Before(NamedTuple):
     f: Array  # mean of the predictors
     Du: Array  # prior precision
 
+    def of_all(self, train: Part, n: int) -> Before:
+        """The same of all n rows, where the fit was of some of them."""
+        ku, f = np.zeros((2, n))
+        ku[train.rows], f[train.rows] = self.ku / train.share, self.f
+        return self._replace(ku=ku, f=f)
+
 
 @dataclass(frozen=True)
 class _Continued(GaussianVI):
@@ -199,11 +205,10 @@ def quick_fit(
     *,
     least: float = 0.0,
     loose: float = _LOOSE,
-    tol: float = ROUGH,
 ) -> Quick | None:
     """A fit to be compared, started from another one of the same rows; None as soon as its scale is below ``least``.
 
-    Its features may leave the share ``loose`` of a row's variance out; ``tol`` is the relative change at its end.
+    Its features may leave the share ``loose`` of a row's variance out.
     """
     features, F = kernel_map(setting.kernel, rows.X, rows.count, setting.columns, rows.at, tolerance=loose)
     model, outcome = rows.model(F), Outcome(None)
@@ -211,7 +216,7 @@ def quick_fit(
     def fallen(state: Any) -> bool:
         return bool(state.prior.values["scale"] < least)
 
-    run(_Continued(before=before), model, max_iter=_STEPS, tol=tol, inner=True, outcome=outcome, enough=fallen)
+    run(_Continued(before=before), model, max_iter=_STEPS, tol=_ROUGH, inner=True, outcome=outcome, enough=fallen)
     if fallen(outcome.state):
         return None
     state, readout = outcome.state, rows.readout(F.shape[1], tol=1e-6)
