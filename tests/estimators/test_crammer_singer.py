@@ -155,3 +155,17 @@ def test_missing_values_are_refused(wine):
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match="does not take missing values; use multi_class='pairwise'"):
         machine().fit(X, y)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_are_repeated_rows_for_left_out_scores_too(seed):
+    """They come from a point on the way to the mode, which must not depend on how rows are put together."""
+    rng = np.random.default_rng(seed)
+    X, weight = rng.normal(size=(120, 3)), rng.integers(1, 4, 120)
+    y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=120), [-0.7, 0.7])
+    again = np.repeat(np.arange(120), weight)
+    one = BayesianSVC(multi_class="crammer-singer", inference="map").fit(X, y, sample_weight=weight)
+    other = BayesianSVC(multi_class="crammer-singer", inference="map").fit(X[again], y[again])
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-6)
+    assert one.loo_.score == pytest.approx(other.loo_.score, rel=1e-6)
+    assert one.loo_.max_kv == pytest.approx(other.loo_.max_kv, rel=1e-6)

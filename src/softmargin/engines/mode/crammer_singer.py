@@ -14,9 +14,9 @@ __all__ = ["ScorePoint", "mode_root", "score_mode"]
 
 _STEPS = 100
 _CLOSE = 1e-11  # relative gap at which the search ends
-_SPENT = 1e-13  # mean complementarity below which rounding rules
+_SPENT = 1e-13  # mean complementarity, per unit of 2c, below which rounding rules
 _INSIDE = 0.99  # share of the way to the boundary
-_SMOOTH = 1e-3  # mean complementarity, in units of the margin, at which curvatures are taken
+_SMOOTH = 1e-3  # mean complementarity, per unit of 2c and in units of the margin, at which curvatures are taken
 
 
 class ScorePoint(NamedTuple):
@@ -37,7 +37,8 @@ def score_mode(X: Array, label: Any, c: Array, precision: Array, k: int) -> tupl
     """The minimum of ``2 sum_i c_i max_r(1 - [r = y_i] + f_r - f_y) + sum_r beta_r' D beta_r / 2``, and a smooth point.
 
     With slacks ``s_r = xi - (1 - [r = y]) - f_r + f_y >= 0`` and multipliers z the optimum has ``sum_r z_r = 2c``,
-    ``z s = 0`` and ``D beta_r = sum_i x_i (2 c_i [r = y_i] - z_ir)``. A Newton step on ``z s = mu`` changes z by
+    ``z s = 0`` and ``D beta_r = sum_i x_i (2 c_i [r = y_i] - z_ir)``. A Newton step on ``z s = 2 c mu``, which makes a
+    row of weight w what w rows are, changes z by
     ``(diag h - h h'/sum h) df`` with ``h = z/s``, so that each row brings a k x k curvature in its scores. The second
     point is one on the way, where curvatures are still those of a smooth loss. The gap is certified: any such z gives
     the lower bound ``sum z (1 - [r = y]) - |D^(-1/2) X'(2c [r = y] - z)|^2 / 2``.
@@ -46,6 +47,7 @@ def score_mode(X: Array, label: Any, c: Array, precision: Array, k: int) -> tupl
     own = np.zeros((n, k))
     own[np.arange(n), label] = 1.0
     C, margin = 2.0 * c, 1.0 - own
+    whole = k * float(C.sum())
     theta, z = np.zeros((k - 1, q)), np.repeat(C[:, None] / k, k, axis=1)
     s = 2.0 - margin  # xi = 2 and scores of zero; later slacks are carried along, as differences they would cancel
     smooth, point = None, None
@@ -55,10 +57,10 @@ def score_mode(X: Array, label: Any, c: Array, precision: Array, k: int) -> tupl
         total = h.sum(axis=1, keepdims=True)
         curvature = _curvature(h, total)
         point = _point(X, A, theta, f, z, curvature, C, own, precision)
-        mu = float((z * s).sum()) / z.size
-        if smooth is None and mu < _SMOOTH * float(C.mean()):
+        mu = float((z * s).sum()) / whole
+        if smooth is None and mu < _SMOOTH:
             smooth = point
-        if point.gap < _CLOSE or mu < _SPENT * float(C.mean()):
+        if point.gap < _CLOSE or mu < _SPENT:
             break
         q_theta = _factor(X, A, curvature, precision)
         residual = precision * theta + ((z - C[:, None] * own) @ A.T).T @ X
@@ -82,8 +84,8 @@ def score_mode(X: Array, label: Any, c: Array, precision: Array, k: int) -> tupl
 
         step, dz, ds = direction(np.zeros_like(z))
         reach = _reach(z, dz), _reach(s, ds)
-        ahead = float(((z + reach[0] * dz) * (s + reach[1] * ds)).sum()) / z.size
-        step, dz, ds = direction(mu * (ahead / mu) ** 3 - dz * ds)
+        ahead = float(((z + reach[0] * dz) * (s + reach[1] * ds)).sum()) / whole
+        step, dz, ds = direction(C[:, None] * mu * (ahead / mu) ** 3 - dz * ds)
         t = min(1.0, _INSIDE * min(_reach(z, dz), _reach(s, ds)))
         theta, z, s = theta + t * step, z + t * dz, s + t * ds
     assert point is not None
