@@ -13,6 +13,7 @@ from command import run
 import softmargin
 from softmargin import BayesianKernelClassifier, BayesianKernelRegressor, BayesianSVC, cli
 from softmargin.cli.precompile import fits
+from softmargin.cli.tables import read_table
 from softmargin.estimators.tabular.tabular import Tabular
 from softmargin.inference.functions import INFERENCES
 from softmargin.models.classes.schemes import SCHEMES
@@ -335,3 +336,16 @@ def test_saved_kernel_models_are_reported_and_paths_are_refused_in_a_sentence(tm
         assert told["kernels"][0]["length_scale"] == 1.0
     softmargin.save(softmargin.path(X, f > 0.0), tmp_path / "path")
     refused("holds a path of modes", "report", tmp_path / "path")
+
+
+def test_numbers_of_files_with_semicolons_may_have_decimal_commas(tmp_path):
+    file = tmp_path / "de.csv"
+    file.write_text("dose;size;code;place\n-0,5;1;1.5;1,2 m\n,25;2;;3,4 m\n;3;1,5;5 m\n1,5e2;4;2;6 m\n")
+    table = read_table(file)
+    np.testing.assert_array_equal(table["dose"], [-0.5, 0.25, np.nan, 150.0])
+    np.testing.assert_array_equal(table["size"], [1.0, 2.0, 3.0, 4.0])
+    assert table["code"].tolist() == ["1.5", None, "1,5", "2"], "two notations in one column are no numbers"
+    assert table["place"].tolist() == ["1,2 m", "3,4 m", "5 m", "6 m"]
+    assert read_table(file, frozenset({"dose"}))["dose"].tolist() == ["-0,5", ",25", None, "1,5e2"]
+    file.write_text('dose,y\n"1,000",a\n"2,000",b\n')
+    assert read_table(file)["dose"].tolist() == ["1,000", "2,000"], "between commas they are something else"

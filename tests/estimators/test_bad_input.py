@@ -39,6 +39,7 @@ CASES = {
     "inf": ({}, with_value(3, "size", np.inf), Y, None, "infinity in column size; look for a logarithm of zero"),
     "dates": ({}, FRAME.assign(when=pd.Timestamp("2020")), Y, None, "column when of X holds dates; make numbers"),
     "times": ({}, FRAME.assign(gone=pd.Timedelta("1D")), Y, None, "column gone of X holds durations; make numbers"),
+    "mask": ({}, np.ma.masked_greater(FRAME.to_numpy(float), 1.0), Y, None, "X is a masked array, whose mask"),
     "array of dates": ({}, np.full((60, 1), np.datetime64("2020")), Y, None, "X holds dates; make numbers of them"),
     "text": ({}, FRAME.assign(dose="high"), Y, None, "column dose of X cannot be read as numbers"),
     "lengths": ({}, X, Y[:50], None, "inconsistent numbers of samples"),

@@ -114,9 +114,16 @@ def test_interrupted_path_keeps_what_it_has(monkeypatch):
         ({"scales": [1.0], "prior": "spike"}, "unknown prior"),
         ({"scales": [1.0], "prior": "spike-slab"}, "penalty"),
         ({"scales": [1.0], "learning_rate": 0.0}, "learning_rate must be"),
+        ({"scales": "ridge"}, "got 'ridge': a prior goes by name"),
     ],
 )
 def test_bad_input(arguments, message):
     X, y = problem()
     with pytest.raises((ValueError, TypeError), match=message):
         softmargin.path(X, y, **arguments)
+
+
+def test_an_estimator_in_place_of_rows_is_told_what_is_wanted():
+    X, y = problem()
+    with pytest.raises(ValueError, match="leave the estimator out"):
+        softmargin.path(softmargin.BayesianSVC(), X, y)

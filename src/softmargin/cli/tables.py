@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ __all__ = ["read_table", "write_table"]
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "."})
 _NUMBERS = 0.9  # share of a column's values from which the others are taken for mistakes
+_COMMA = re.compile(r"[+-]?\d*,?\d+([eE][+-]?\d+)?")  # a number with a decimal comma, or without any
 _RATIO, _ROOM = 100, 1 << 26  # a file may unpack to this many times its size, and this many bytes
 
 
@@ -90,7 +92,17 @@ def _delimited(path: Path, text: str, delimiter: str | None, labels: frozenset[s
     if len(rows) == 1:
         raise ValueError(f"{str(path)!r} has column names and no rows.")
     columns = {name: [row[j].strip() for row in rows[1:]] for j, name in enumerate(names)}
+    if delimiter == ";":  # which is there because the comma is taken
+        columns = {name: words if name in labels else _with_points(words) for name, words in columns.items()}
     return pd.DataFrame({name: _column(path, name, words, lines[1:], labels) for name, words in columns.items()})
+
+
+def _with_points(words: list[str]) -> list[str]:
+    """Decimal commas as points, where all words that are there are numbers with at most one comma and no point."""
+    there = [word for word in words if word.lower() not in _MISSING]
+    if not any("," in word for word in there) or not all(_COMMA.fullmatch(word) for word in there):
+        return words
+    return [word.replace(",", ".") for word in words]
 
 
 def _column(path: Path, name: str, words: list[str], lines: list[int], labels: frozenset[str]) -> Any:

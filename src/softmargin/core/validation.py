@@ -111,7 +111,9 @@ def check_names(X: Any, *, intercept: bool = False) -> None:
 
 
 def check_numeric(X: Any) -> None:
-    """Refuse columns of data frames that hold no numbers, naming them, and columns of dates wherever they are."""
+    """Refuse columns of data frames that hold no numbers, naming them, columns of dates, and masks."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError("X is a masked array, whose mask would be lost; pass X.filled(np.nan) for missing entries.")
     if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
         if isinstance(X, np.ndarray) and X.dtype.kind in _TIMES:
             raise ValueError(f"X holds {_TIMES[X.dtype.kind]}.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
@@ -106,6 +107,8 @@ def path(
     >>> fits.size.tolist()[0] < fits.size.tolist()[1]
     True
     """
+    if isinstance(X, BaseEstimator):
+        raise ValueError("path takes rows and classes, path(X, y), and fits them itself; leave the estimator out.")
     check_names(X, intercept=fit_intercept)
     check_numeric(X)
     names = _names(X)
@@ -173,6 +176,8 @@ def _grid(model: Model, scales: Any) -> Array:
         g = 2.0 * c * (np.where(up, light / c[up].sum(), light / c[~up].sum()) if model.free.any() else 1.0)
         top = float(np.abs(model.blocks.rmatvec(model.y * g))[~model.free].max(initial=0.0))
         return np.asarray(np.geomspace(1.0, _SPAN, _POINTS) / max(top, 1e-300))
+    if isinstance(scales, str):
+        raise ValueError(f"scales must be a list of positive numbers; got {scales!r}: a prior goes by name, prior=....")
     grid = np.asarray(scales, dtype=np.float64)
     if grid.ndim != 1 or not len(grid) or not (np.isfinite(grid) & (grid > 0)).all():
         raise ValueError("scales must be a list of positive numbers.")

@@ -128,7 +128,7 @@ def _coded(component: Any, rows: pd.DataFrame) -> Array:
         new = sorted({str(label) for label in labels[codes < 0]})
         raise ValueError(
             f"{component.name!r} has the level(s) {new[:5]} that were not in the training data; it had "
-            f"{list(component.levels)[:10]}."
+            f"{[str(level) for level in component.levels][:10]}."
         )
     return np.asarray(component.contrast_matrix.matrix[codes], dtype=float)
 
