@@ -349,3 +349,16 @@ def test_numbers_of_files_with_semicolons_may_have_decimal_commas(tmp_path):
     assert read_table(file, frozenset({"dose"}))["dose"].tolist() == ["-0,5", ",25", None, "1,5e2"]
     file.write_text('dose,y\n"1,000",a\n"2,000",b\n')
     assert read_table(file)["dose"].tolist() == ["1,000", "2,000"], "between commas they are something else"
+
+
+def test_classes_of_a_formula_read_as_they_were_written(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=90)
+    frame = pd.DataFrame({"x": x, "stage": np.digitize(x + 0.3 * rng.normal(size=90), [-0.5, 0.5])})
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    out = ("--formula", "stage ~ x", "--task", "classify", "--out", tmp_path / "m")
+    assert run("fit", tmp_path / "d.csv", *out).code == 0
+    told = run("predict", tmp_path / "m", tmp_path / "d.csv", "--proba").out
+    assert told.splitlines()[0] == "prediction,P(0),P(1),P(2)"
+    assert {line.split(",")[0] for line in told.splitlines()[1:]} == {"0", "1", "2"}
+    assert run("report", tmp_path / "m", tmp_path / "d.csv", "--out", tmp_path / "r.html").code == 0

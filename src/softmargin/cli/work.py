@@ -97,6 +97,8 @@ def by_formula(data: pd.DataFrame, formula: str, options: dict[str, Any], weight
     """A model that is written as a formula."""
     name = formula.partition("~")[0].strip()
     quantity = task == "regress" or (task == "auto" and name in data.columns and is_quantity(data[name], task))
+    if not quantity and name in data.columns:
+        data = data.assign(**{name: _labels(data[name])})
     _check_counts(data, weights)
     given = {"sample_weight": weights} if weights else {}
     return fit(formula, data, estimator=BayesianSVR if quantity else BayesianSVC, **options, **given)
