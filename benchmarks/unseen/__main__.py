@@ -140,9 +140,10 @@ def main() -> None:
         for kind in options.kinds:
             for task in tasks(kind)[: 3 if options.quick else None]:
                 key = f"{task.name} ({kind})"
-                if key in results:
+                splits = 2 if options.quick else options.splits or SPLITS[kind]
+                if key in results and len(results[key]["sizes"]) == splits:
                     continue
-                results[key] = measured(task, 2 if options.quick else options.splits or SPLITS[kind])
+                results[key] = measured(task, splits)
                 print(key, flush=True)
                 if options.json:
                     options.json.write_text(json.dumps(results))

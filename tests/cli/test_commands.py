@@ -349,6 +349,11 @@ def test_numbers_of_files_with_semicolons_may_have_decimal_commas(tmp_path):
     assert read_table(file, frozenset({"dose"}))["dose"].tolist() == ["-0,5", ",25", None, "1,5e2"]
     file.write_text('dose,y\n"1,000",a\n"2,000",b\n')
     assert read_table(file)["dose"].tolist() == ["1,000", "2,000"], "between commas they are something else"
+    file.write_text("n;y\n1,000;a\n12,500;b\n")
+    assert read_table(file)["n"].tolist() == ["1,000", "12,500"], "which may be thousands"
+    file.write_text("dose;y\n" + "".join(f"0,{j};a\n" for j in range(20)) + "0,95x;b\n")
+    with pytest.raises(ValueError, match=r"line 22: the column 'dose' has '0,95x' where 20 rows have numbers"):
+        read_table(file)
 
 
 def test_classes_of_a_formula_read_as_they_were_written(tmp_path):

@@ -5,10 +5,12 @@ import pytest
 import scipy.sparse as sp
 from class_problems import convex_scores
 from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from stages import in_stages
 
 from softmargin import BayesianSVC
+from softmargin.engines.mode import crammer_singer
 from softmargin.priors import Lasso, Ridge
 
 SHORT = {"inference": "gibbs", "draws": 300, "warmup": 200, "chains": 2, "random_state": 0}
@@ -169,3 +171,21 @@ def test_weights_are_repeated_rows_for_left_out_scores_too(seed):
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-6)
     assert one.loo_.score == pytest.approx(other.loo_.score, rel=1e-6)
     assert one.loo_.max_kv == pytest.approx(other.loo_.max_kv, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("powers", [3, 6])
+def test_weights_that_are_very_unlike_have_a_mode_and_a_link_of_it(powers):
+    X, y = load_wine(return_X_y=True)
+    weight = 10.0 ** np.random.default_rng(0).uniform(-powers, powers, len(y))
+    model = BayesianSVC(Ridge(1.0), multi_class="crammer-singer", inference="map").fit(X, y, sample_weight=weight)
+    assert model.gap_ < 1e-6
+    assert model.score(X, y, weight) > 0.99, "nearly all weight is on a few rows, which any link of the mode has right"
+
+
+def test_a_mode_that_is_not_proven_says_so(monkeypatch):
+    monkeypatch.setattr(crammer_singer, "_STEPS", 4)
+    X, y = load_wine(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match="certified to a relative gap of"):
+        model = BayesianSVC(Ridge(1.0), multi_class="crammer-singer", inference="map").fit(X, y)
+    assert model.gap_ > 1e-6

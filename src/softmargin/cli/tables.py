@@ -98,11 +98,17 @@ def _delimited(path: Path, text: str, delimiter: str | None, labels: frozenset[s
 
 
 def _with_points(words: list[str]) -> list[str]:
-    """Decimal commas as points, where all words that are there are numbers with at most one comma and no point."""
+    """Decimal commas as points, where nearly all words that are there are numbers with at most one comma and no point.
+
+    Three digits behind every comma may be thousands: then words stay as they are.
+    """
     there = [word for word in words if word.lower() not in _MISSING]
-    if not any("," in word for word in there) or not all(_COMMA.fullmatch(word) for word in there):
+    behind = [word.partition(",")[2] for word in there if "," in word]
+    numbers = sum(_COMMA.fullmatch(word) is not None for word in there)
+    thousands = all(len(digits) == 3 for digits in behind) and not any(word.lstrip("+-")[:2] == "0," for word in there)
+    if thousands or numbers < _NUMBERS * len(there):
         return words
-    return [word.replace(",", ".") for word in words]
+    return [word.replace(",", ".") if _COMMA.fullmatch(word) else word for word in words]
 
 
 def _column(path: Path, name: str, words: list[str], lines: list[int], labels: frozenset[str]) -> Any:

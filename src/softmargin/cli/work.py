@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _MANY = 10  # different numbers from which a response is a quantity
+_EXACT = 2.0**53  # up to which floats have all whole numbers
 _CLASSES = 20  # classes from which a response of hardly more rows is taken for a mistake
 _LISTED = 20  # columns of numbers that are listed one by one
 
@@ -88,14 +89,14 @@ def _check_counts(data: pd.DataFrame, weights: str) -> None:
 
 def _labels(column: pd.Series) -> pd.Series:
     """Whole numbers as such, so that labels read as they were written."""
-    if pd.api.types.is_float_dtype(column) and (column == column.round()).all():
+    if pd.api.types.is_float_dtype(column) and ((column == column.round()) & (column.abs() < _EXACT)).all():
         return column.astype(int)
     return column
 
 
 def by_formula(data: pd.DataFrame, formula: str, options: dict[str, Any], weights: str, task: str) -> Any:
     """A model that is written as a formula."""
-    name = formula.partition("~")[0].strip()
+    name = formula.partition("~")[0].strip().strip("`")
     quantity = task == "regress" or (task == "auto" and name in data.columns and is_quantity(data[name], task))
     if not quantity and name in data.columns:
         data = data.assign(**{name: _labels(data[name])})

@@ -18,6 +18,7 @@ __all__ = [
     "binary_labels",
     "check_choice",
     "check_finite",
+    "check_mask",
     "check_names",
     "check_numeric",
     "check_observed",
@@ -110,10 +111,18 @@ def check_names(X: Any, *, intercept: bool = False) -> None:
         )
 
 
+def check_mask(X: Any) -> None:
+    """Refuse masks, which conversions would drop without a word."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            "X is a masked array, whose mask would be lost; fill it first, with X.astype(float).filled(np.nan) where "
+            "missing entries are taken."
+        )
+
+
 def check_numeric(X: Any) -> None:
     """Refuse columns of data frames that hold no numbers, naming them, columns of dates, and masks."""
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError("X is a masked array, whose mask would be lost; pass X.filled(np.nan) for missing entries.")
+    check_mask(X)
     if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
         if isinstance(X, np.ndarray) and X.dtype.kind in _TIMES:
             raise ValueError(f"X holds {_TIMES[X.dtype.kind]}.")

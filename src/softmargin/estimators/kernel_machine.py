@@ -18,6 +18,7 @@ from softmargin.core.validation import (
     IMPUTE,
     check_choice,
     check_finite,
+    check_mask,
     check_names,
     check_numeric,
     fitted,
@@ -115,6 +116,7 @@ class KernelMachine(Surviving, CallbackSupport, Exported, Running, Composed):
         """Rows as the kernel takes them, with y if it is among the options."""
         if isinstance(X, str | os.PathLike):
             raise ValueError(refused("kernels of files", path=repr(os.fspath(X))))
+        check_mask(X)
         checked = validate_data(
             self, X, accept_sparse=self._sparse, dtype=np.float64, order="C", ensure_all_finite=False, **options
         )

@@ -28,10 +28,10 @@ from softmargin.inference.variational import fit_vb, view
 from softmargin.priors.penalty import Penalty
 from softmargin.refusals import refused
 
-__all__ = ["mode"]
+__all__ = ["UNFINISHED", "mode"]
 
 _CHANGES = 20  # most single changes by which a mode that need not be the best is improved
-_UNFINISHED = 1e-6  # certified gap above which a mode is not called found
+UNFINISHED = 1e-6  # certified gap above which a mode is not called found
 _PATIENCE = 20  # steps in a row without a rise after which EM beside unknowns or terms has come to its rounding
 _CLOSE = 1e-12  # relative change at which EM beside unknowns or terms ends: it creeps
 
@@ -237,7 +237,7 @@ def _of_mode(
     notice, gap = "", point.certificate.gap
     if not np.isnan(gap):
         gap = certify_given(model, point, penalty).gap
-    if gap > _UNFINISHED:
+    if gap > UNFINISHED:
         outcome.change = gap
         notice = f"the mode is certified to a relative gap of {gap:.1e} only; {way}."
     scale = outcome.state.prior.values["scale"]

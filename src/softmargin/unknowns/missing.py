@@ -118,7 +118,7 @@ class Missing(Unknown):
 
     A row that weighs w is w rows, each with entries of its own that answer to one response: their density is found
     from the message of one of them, and counts w times in the covariates' law and in the bound. Draws of these entries
-    are shared by the w rows.
+    are shared by the w rows, and the coefficients vary more for it.
 
     Parameters
     ----------

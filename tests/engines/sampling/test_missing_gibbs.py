@@ -105,8 +105,8 @@ def test_gibbs_equals_quadrature():
 class TwoRowsShort(CovariatePrior):
     """The last two rows do not count."""
 
-    def draw(self, rng, X, precision):
-        return super().draw(rng, X[:-2], precision)
+    def draw(self, rng, X, precision, times):
+        return super().draw(rng, X[:-2], precision, times[:-2])
 
 
 @dataclass(frozen=True)

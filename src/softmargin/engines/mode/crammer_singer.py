@@ -16,7 +16,9 @@ _STEPS = 100
 _CLOSE = 1e-11  # relative gap at which the search ends
 _SPENT = 1e-13  # mean complementarity, per unit of 2c, below which rounding rules
 _INSIDE = 0.99  # share of the way to the boundary
-_SMOOTH = 1e-3  # mean complementarity, per unit of 2c and in units of the margin, at which curvatures are taken
+_SMOOTH = 1e-3  # mean complementarity, per unit of 2c and in units of the margin, from which curvatures may be taken
+_FAR = 1.1  # times the objective of the mode: points further from it say nothing of left-out rows
+_SHORT = 1e-6  # relative gap of a path that did not arrive
 
 
 class ScorePoint(NamedTuple):
@@ -41,16 +43,26 @@ def score_mode(X: Array, label: Any, c: Array, precision: Array, k: int) -> tupl
     row of weight w what w rows are, changes z by
     ``(diag h - h h'/sum h) df`` with ``h = z/s``, so that each row brings a k x k curvature in its scores. The second
     point is one on the way, where curvatures are still those of a smooth loss. The gap is certified: any such z gives
-    the lower bound ``sum z (1 - [r = y]) - |D^(-1/2) X'(2c [r = y] - z)|^2 / 2``.
+    the lower bound ``sum z (1 - [r = y]) - |D^(-1/2) X'(2c [r = y] - z)|^2 / 2``. Where weights are so unlike that
+    this path does not arrive, it is taken with one target for all rows.
     """
+    found = _path(X, label, c, precision, k, c)
+    if found[0].gap > _SHORT:
+        other = _path(X, label, c, precision, k, np.full(len(c), c.mean()))
+        found = min(found, other, key=lambda points: points[0].gap)
+    return found
+
+
+def _path(X: Array, label: Any, c: Array, precision: Array, k: int, share: Array) -> tuple[ScorePoint, ScorePoint]:
+    """Both points by a path of targets in proportion to the rows' ``share``."""
     (n, q), A = X.shape, helmert(k)
     own = np.zeros((n, k))
     own[np.arange(n), label] = 1.0
     C, margin = 2.0 * c, 1.0 - own
-    whole = k * float(C.sum())
+    whole, share = 2.0 * k * float(share.sum()), 2.0 * share[:, None]
     theta, z = np.zeros((k - 1, q)), np.repeat(C[:, None] / k, k, axis=1)
     s = 2.0 - margin  # xi = 2 and scores of zero; later slacks are carried along, as differences they would cancel
-    smooth, point = None, None
+    smooth, point = [], None
     for _ in range(_STEPS):
         f = X @ theta.T @ A
         h = z / s
@@ -58,8 +70,8 @@ def score_mode(X: Array, label: Any, c: Array, precision: Array, k: int) -> tupl
         curvature = _curvature(h, total)
         point = _point(X, A, theta, f, z, curvature, C, own, precision)
         mu = float((z * s).sum()) / whole
-        if smooth is None and mu < _SMOOTH:
-            smooth = point
+        if mu < _SMOOTH:
+            smooth.append(point)
         if point.gap < _CLOSE or mu < _SPENT:
             break
         q_theta = _factor(X, A, curvature, precision)
@@ -85,11 +97,12 @@ def score_mode(X: Array, label: Any, c: Array, precision: Array, k: int) -> tupl
         step, dz, ds = direction(np.zeros_like(z))
         reach = _reach(z, dz), _reach(s, ds)
         ahead = float(((z + reach[0] * dz) * (s + reach[1] * ds)).sum()) / whole
-        step, dz, ds = direction(C[:, None] * mu * (ahead / mu) ** 3 - dz * ds)
+        step, dz, ds = direction(share * mu * (ahead / mu) ** 3 - dz * ds)
         t = min(1.0, _INSIDE * min(_reach(z, dz), _reach(s, ds)))
         theta, z, s = theta + t * step, z + t * dz, s + t * ds
     assert point is not None
-    return point, point if smooth is None else smooth
+    near = (one for one in smooth if one.objective <= _FAR * point.objective)
+    return point, next(near, point)
 
 
 def mode_root(X: Array, point: ScorePoint, precision: Array) -> Array:

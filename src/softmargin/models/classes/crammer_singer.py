@@ -16,6 +16,7 @@ from softmargin.designs.standardize import Columns, design_for
 from softmargin.engines.mode.crammer_singer import ScorePoint, mode_root, score_mode
 from softmargin.engines.sampling.crammer_singer import ScoreModel, score_gibbs
 from softmargin.inference.draws import drawn_fit
+from softmargin.inference.mode import UNFINISHED
 from softmargin.inference.readout import ClassHeldOut, ClassReadout
 from softmargin.inference.settings import Fit, Settings, options_of, run_engine
 from softmargin.loo.class_cavity import ClassMoments, class_scores
@@ -129,7 +130,13 @@ def _map(model: ScoreModel, settings: Settings) -> Fit:
     point, smooth, prior = outcome.state
     scale, readout = prior.values["scale"], settings.readout
     held = readout.of_score_mode(model, smooth, prior.precision[: model.blocks.design.shape[1]])
-    return Fit(readout.point(point.beta.ravel(), scale), held, scale, outcome, gap=point.gap)
+    notice = ""
+    if point.gap > UNFINISHED:
+        outcome.change = point.gap
+        notice = (
+            f"the mode is certified to a relative gap of {point.gap:.1e} only; weights may be too unlike, rescale them."
+        )
+    return Fit(readout.point(point.beta.ravel(), scale), held, scale, outcome, gap=point.gap, notice=notice)
 
 
 def _gibbs(model: ScoreModel, settings: Settings) -> Fit:

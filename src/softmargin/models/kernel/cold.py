@@ -114,7 +114,7 @@ class _Folds(NamedTuple):
         settled = Before(w, self.f, np.array([_FREE, scale**-2.0]))
 
         def moments(train: Part, test: Part) -> Array:
-            fold = candidate, train.rows.tobytes()
+            fold = candidate, train.rows.tobytes(), train.share.tobytes()
             machine = refit(rows, setting, candidate, self.latest.get(fold, settled), scale, train)
             self.latest[fold] = machine.left.of_all(train, len(rows.sign))
             return np.stack(machine.moments(rows.X[test.rows]), axis=1)
