@@ -81,3 +81,14 @@ def test_without_it_every_fit_is_the_same():
     model = BayesianSVC(inference="gibbs", learning_rate=0.5, draws=10, warmup=2, chains=1, random_state=1)
     first = model.fit(X, y).posterior_.draws
     np.testing.assert_array_equal(model.fit(X, y).posterior_.draws, first)
+
+
+@pytest.mark.parametrize("likelihood", ["hinge", "logit"])
+def test_a_mode_with_missing_entries_may_be_fitted_again(likelihood):
+    X, y, _ = rows()
+    X = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    given = {"inference": "map", "likelihood": likelihood, "learning_rate": 1.0}
+    model = BayesianSVC(warm_start=True, **given).fit(X, y)
+    first = model.coef_
+    np.testing.assert_allclose(first, BayesianSVC(**given).fit(X, y).coef_, atol=1e-6)
+    np.testing.assert_allclose(model.fit(X, y).coef_, first, atol=1e-4)

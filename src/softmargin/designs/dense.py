@@ -94,7 +94,7 @@ class Dense(Design):
     shift: Array
     scale: Array
     intercept: bool = True
-    accuracy: Any = np.float64  # of the products inside a Gram matrix
+    accuracy: str = "float64"  # of the products inside a Gram matrix
 
     @classmethod
     def plain(cls, X: Array, *, intercept: bool = False) -> Dense:
@@ -193,7 +193,7 @@ class Dense(Design):
 
     def single(self) -> Dense:
         """The same with Gram matrices in single precision, at half the cost: good enough for a direction to go."""
-        return replace(self, accuracy=np.float32)
+        return replace(self, accuracy="float32")
 
     def take(self, columns: Any) -> Dense:
         return Dense(np.ascontiguousarray(self.X[:, columns]), self.shift[columns], self.scale[columns], self.intercept)

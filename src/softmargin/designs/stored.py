@@ -29,7 +29,7 @@ class Stored(Design):
     source: Any  # rows.stored.files.RowSource
     columns: Columns
     centred: bool  # whether they are centred as they are read: shifting products would cancel
-    accuracy: Any = np.float64  # of the products inside a Gram matrix
+    accuracy: str = "float64"  # of the products inside a Gram matrix
 
     @classmethod
     def of(cls, source: Any, columns: Columns) -> Stored:
@@ -114,4 +114,4 @@ class Stored(Design):
 
     def single(self) -> Stored:
         """The same with Gram matrices in single precision, at half the cost: good enough for a direction to go."""
-        return replace(self, accuracy=np.float32)
+        return replace(self, accuracy="float32")
