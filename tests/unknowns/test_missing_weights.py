@@ -1,9 +1,12 @@
 """A row that weighs w is w rows, also where it has missing entries."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from softmargin import BayesianSVC, BayesianSVR
+from softmargin.exceptions import DataWarning
 from softmargin.losses import Check
 from softmargin.unknowns.covariates import CovariatePrior
 
@@ -37,6 +40,7 @@ def test_weights_are_repeated_rows(name):
     np.testing.assert_allclose(one.coef_, other.coef_, atol=2e-5)
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=2e-5)
     assert one.loo_.score == pytest.approx(other.loo_.score, abs=2e-5)
+    assert one.trace_[-1] == pytest.approx(other.trace_[-1], rel=1e-6), "the bound counts entries as often as rows"
     double = BayesianSVC(**SETTINGS[name]).fit(X, y, sample_weight=2.0 * weight)
     assert np.abs(double.coef_ - one.coef_).max() > 1e-3, "it is not that weights do nothing"
 
@@ -56,7 +60,8 @@ def test_draws_agree_with_the_approximation_at_a_weight():
     X, score, _ = rows(300)
     given = {"likelihood": "logit", "random_state": 0}
     heavy = np.full(len(X), 3.0)
-    drawn = BayesianSVC(inference="gibbs", draws=300, warmup=200, **given).fit(X, score > 0.0, sample_weight=heavy)
+    with pytest.warns(DataWarning, match="weigh up to 3, and draws share their entries"):
+        drawn = BayesianSVC(inference="gibbs", draws=300, warmup=200, **given).fit(X, score > 0.0, sample_weight=heavy)
     near = BayesianSVC(**given).fit(X, score > 0.0, sample_weight=heavy)
     np.testing.assert_allclose(drawn.coef_, near.coef_, atol=0.06)
 
@@ -73,3 +78,16 @@ def test_the_law_of_the_covariates_counts_rows():
     assert bound == pytest.approx(same, rel=1e-12)
     one, other = (prior.draw(np.random.default_rng(2), *given) for given in ((X, precision, times), (again, precision)))
     np.testing.assert_allclose(one.precision, other.precision, rtol=1e-9)
+
+
+def test_regressions_say_where_draws_stand_for_several_rows():
+    X, score, weight = rows(40)
+    few = {"inference": "gibbs", "likelihood": "squared", "draws": 20, "warmup": 5, "chains": 2}
+    with pytest.warns(DataWarning, match="weigh up to 3"):
+        BayesianSVR(**few).fit(X, score, sample_weight=weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        BayesianSVR(**few).fit(X, score)
+        BayesianSVR(likelihood="squared").fit(X, score, sample_weight=weight)
+        heavy = np.where(np.isnan(X).any(axis=1), 1.0, 5.0)
+        BayesianSVR(**few).fit(X, score, sample_weight=heavy)

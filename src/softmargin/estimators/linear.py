@@ -51,6 +51,10 @@ def named_loss(likelihood: str | Loss, known: Mapping[str, Callable[[], Loss]]) 
     return next((name for name, make in known.items() if make() == likelihood), repr(likelihood)), likelihood
 
 
+_DRAWS = ("gibbs", "hmc")
+_SHARED = 2.0  # weight from which one draw for all of a row is said: at 3 standard deviations are a sixth too large
+
+
 class LinearMachine(Surviving, CallbackSupport, Exported, Running, Composed):
     """Base of ``BayesianSVC`` and ``BayesianSVR``; ``_fitted`` is what a fit leaves behind."""
 
@@ -141,6 +145,20 @@ class LinearMachine(Surviving, CallbackSupport, Exported, Running, Composed):
         by_class = np.ones(int(rows.y.max()) + 1)
         by_class[rows.y] = weight / rows.counts
         self._seen = None if self._seen is None else self._seen._replace(by_class=by_class)
+        self._note_shared(rows, weight)
+
+    def _note_shared(self, rows: Training, weight: Array) -> None:
+        """Say where one draw of a row's missing entries stands for several rows."""
+        if not rows.incomplete or self.inference not in _DRAWS:
+            return
+        X = rows.X.X if rows.effects else rows.X
+        most = float(weight[np.isnan(X).any(axis=1)].max())
+        if most >= _SHARED:
+            warn_user(
+                f"rows with missing entries weigh up to {most:.3g}, and draws share their entries: standard deviations "
+                "of the coefficients come out too large; repeat such rows, or use inference='vb'.",
+                DataWarning,
+            )
 
     def _plan(self, prior: Any, loss: Any, rows: Training, **more: Any) -> Recipe:
         """What is asked for, with the training rows' own needs."""

@@ -242,6 +242,7 @@ class BayesianSVR(StreamedNumbers, Responding, Selection, RegressorMixin, Linear
         X, y, sample_weight, groups = taken(X, y, sample_weight, groups)
         rows = training_rows(self, X, y, sample_weight, groups, encode=numbers, y_numeric=True)
         self._note_training(rows)
+        self._note_shared(rows, rows.counts)
         units, unit = response_units(rows.y, rows.counts, centred=self.fit_intercept), 1.0
         if not self.standardize:
             units, unit = Units(0.0, 1.0), units.spread
